@@ -1,0 +1,190 @@
+"""What a script prints: how fast much of it goes through, how soon a line is seen, what runner and guard cost meanwhile."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import peers
+from benchmarks.measure import DRAY, Row, World, percentile, ray_head, timed, world
+
+FLOOD = """\
+import sys
+line = "x" * 999
+for _ in range(int(sys.argv[1]) // 1000):
+    print(line)
+"""
+CLOCK = """\
+import random, sys, time
+for _ in range(int(sys.argv[1])):
+    time.sleep(random.uniform(0.01, 0.05))
+    print(time.time_ns(), flush=True)
+"""
+SILENT = """\
+import os, pathlib, sys, time
+draft = pathlib.Path(sys.argv[1] + ".new")
+draft.write_text(str(os.getpid()))
+draft.rename(sys.argv[1])
+time.sleep(float(sys.argv[2]))
+"""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def rows(quick: bool) -> list[Row]:
+    """Throughput, latency, footprint."""
+    return [_flood(quick), *_latency(quick), *_footprint(quick)]
+
+
+def _flood(quick: bool) -> Row:
+    """Both sides unbuffered, both into a file on the same disk, in turns."""
+    size = 100_000_000 if quick else 1_000_000_000
+    taken: dict[str, list[float]] = {"dray": [], "bare": []}
+    for _ in range(1 if quick else 3):
+        with world() as here:  # a new one each time, so that the disk holds one flood at most
+            script = here.write("flood.py", FLOOD)
+            warm_up = here.write("nothing.py", "")
+            timed([DRAY, "submit", "-c", "local", str(warm_up)], cwd=here.project, env=here.env)
+            for name, start in {"bare": [here.python], "dray": [DRAY, "submit", "-c", "local"]}.items():
+                with tempfile.TemporaryFile(dir=here.project.parent) as sink:
+                    env = {**here.env, "PYTHONUNBUFFERED": "1"}
+                    command = [*start, script.name, str(size)]
+                    taken[name].append(timed(command, cwd=here.project, env=env, stdout=sink))
+                    if sink.seek(0, os.SEEK_END) != size // 1000 * 1000:
+                        raise RuntimeError(f"{name} passed on {sink.tell()} bytes of {size}")
+    dray, bare = statistics.median(taken["dray"]), statistics.median(taken["bare"])
+    return Row(
+        what=f"a script printing {size // 1_000_000} MB in lines of 1000 bytes, unbuffered, into a file",
+        dray=dray,
+        peers={"script > file": bare},
+        ratio=dray / bare,
+        goal="at most 1.3 x `script > file`",
+        met=dray / bare <= 1.3,
+    )
+
+
+def _latency(quick: bool) -> list[Row]:
+    """From `print` in the script to the same line at the client."""
+    lines = 100 if quick else 500
+    with world() as here:
+        script = here.write("clock.py", CLOCK)
+        command = [DRAY, "submit", "-c", "local", script.name, str(lines)]
+        seen = _delays(command, here, dict(here.env), lines)
+        beside: list[float] = []
+        if ray := peers.tool("ray"):
+            with ray_head(ray) as address:
+                follow = [ray, "job", "submit", "--", here.python, str(script), str(lines)]
+                beside = _delays(follow, here, address, lines)
+    table: list[Row] = []
+    for name, share, goal in (("median", 0.5, 0.050), ("p99", 0.99, 0.200)):
+        found = percentile(seen, share)
+        ray_found: dict[str, float | str] = {"ray job submit": percentile(beside, share)} if beside else {}
+        table.append(
+            Row(
+                what=f"from print in the script to print at the client, {name}",
+                dray=found,
+                peers=ray_found,
+                ratio=found / percentile(beside, share) if beside else None,
+                goal=f"at most {goal * 1000:g} ms",
+                met=found <= goal,
+            )
+        )
+    return table
+
+
+def _delays(command: list[str], here: World, env: dict[str, str], lines: int) -> list[float]:
+    """Seconds that each line took; lines that are no clock (a peer's own words) are passed over."""
+    delays = []
+    with subprocess.Popen(
+        command, cwd=here.project, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as client:
+        assert client.stdout is not None
+        for line in client.stdout:
+            now = time.time_ns()
+            if line.strip().isdigit():
+                delays.append((now - int(line)) / 1e9)
+    if len(delays) != lines:
+        raise RuntimeError(f"{command[0]} passed on {len(delays)} of {lines} lines")
+    return delays
+
+
+def _footprint(quick: bool) -> list[Row]:
+    """Memory and CPU of the script's two ancestors, the guard and the runner, while nobody follows."""
+    watched_s = 5.0 if quick else 30.0
+    with world() as here:
+        script = here.write("silent.py", SILENT)
+        said = here.project.parent / "pid"
+        command = [DRAY, "submit", "-c", "local", "--detach", script.name, str(said), str(watched_s + 30)]
+        run = subprocess.run(
+            command, cwd=here.project, env=here.env, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
+        try:
+            pids = _ancestors(_appears(said))
+            time.sleep(1)  # what happens once at the start is not what it costs beside a long run
+            before, began = _cpu(pids), time.monotonic()
+            time.sleep(watched_s)
+            share = (_cpu(pids) - before) / (time.monotonic() - began)
+            memory = sum(_pss(pid) for pid in pids)
+        finally:
+            cancel = [DRAY, "cancel", run, "--grace", "1s"]
+            subprocess.run(cancel, env=here.env, capture_output=True, check=True)
+    what = "runner and guard beside a silent script"
+    return [
+        Row(
+            what=f"{what}: memory (PSS)",
+            dray=f"{memory / 1e6:.1f} MB",
+            peers={},
+            ratio=None,
+            goal="at most 25 MB",
+            met=memory <= 25e6,
+        ),
+        Row(
+            what=f"{what}: share of a core",
+            dray=f"{share:.2%}",
+            peers={},
+            ratio=None,
+            goal="at most 0.5 %",
+            met=share <= 0.005,
+        ),
+    ]
+
+
+def _appears(path: Path) -> int:
+    """The process id that the script writes down when it runs."""
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise RuntimeError("the silent script did not start within 30 s")
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def _ancestors(pid: int) -> list[int]:
+    """The guard, which is the script's parent, and the runner, which is the guard's."""
+    guard = _parent(pid)
+    return [guard, _parent(guard)]
+
+
+def _parent(pid: int) -> int:
+    """Parent's process id; a name in `stat` may hold spaces, so it is read from behind the last bracket."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    if parent <= 1:
+        raise RuntimeError(f"process {pid} has no parent: the runner or the guard is gone")
+    return parent
+
+
+def _cpu(pids: list[int]) -> float:
+    """Seconds of processor time used so far, by all together."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(f[11]) + int(f[12]) for f in fields) / TICKS
+
+
+def _pss(pid: int) -> int:
+    """Bytes of memory, shared pages counted by their share."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("this kernel does not tell PSS")

@@ -1,0 +1,59 @@
+"""Makes the virtual environment that holds the tools dray is measured beside.
+
+`./dev bench --peers` calls `make()`. The folder (default `.venv-peers/` in the checkout, which ignores itself in git)
+is kept; benches find its Python in the environment variable DRAY_BENCH_PEERS. Without it they measure dray alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".venv-peers"
+VARIABLE = "DRAY_BENCH_PEERS"
+PACKAGES = ("mlflow", "ray[default]", "submitit")
+
+
+def make(folder: Path = FOLDER) -> Path:
+    """Create `folder` or complete it; return its Python. Safe to repeat; a finished one is left as it is."""
+    python = folder / "bin" / "python"
+    finished = folder / "peers-ready"
+    wanted = "\n".join(PACKAGES) + "\n"
+    if finished.exists() and finished.read_text() == wanted:
+        return python
+    print(
+        f"making {folder.name}/ with {', '.join(PACKAGES)}: some minutes, once ...",
+        file=sys.stderr,
+        flush=True,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    (folder / ".gitignore").write_text("*\n")
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv:
+        install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
+    else:
+        install = [str(python), "-m", "pip", "install", "--quiet"]
+    subprocess.run([*install, *PACKAGES], check=True)
+    finished.write_text(wanted)
+    return python
+
+
+def python() -> Path | None:
+    """The peers' Python that this bench run was given, if any."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def tool(name: str) -> str | None:
+    """The command `name` of the peers' environment, if it is there."""
+    beside = python()
+    return shutil.which(name, path=str(beside.parent)) if beside else None
+
+
+if __name__ == "__main__":
+    print(make())

@@ -1,0 +1,86 @@
+"""The table of all commands: what `dray --help` shows and where each one lives, so that neither needs an import.
+
+A test proves that the table and the real commands are the same. The words of other tools' habits are here too.
+"""
+
+from __future__ import annotations
+
+NAME = "dray"
+
+RUNNING, HISTORY, MACHINES = "Run a script", "What ran", "Computes and dray itself"
+
+COMMANDS: tuple[tuple[str, str, str, str], ...] = (
+    # words, the first line of its help, section, module
+    ("submit", "Send a script to a compute and follow it.", RUNNING, "submit"),
+    ("follow", "Watch a run live: its log, its states, its end.", RUNNING, "follow"),
+    ("wait", "Wait until runs have ended.", RUNNING, "wait"),
+    ("cancel", "Stop runs, keeping all they have written so far.", RUNNING, "cancel"),
+    ("experiment submit", "The same as `dray submit`.", RUNNING, "experiment"),
+    ("runs", "List the history, newest first.", HISTORY, "runs"),
+    ("show", "Show all that is known of a run.", HISTORY, "show"),
+    ("logs", "Print what a run wrote, byte for byte.", HISTORY, "logs"),
+    ("metrics", "Show what a run logged, with full histories.", HISTORY, "metrics"),
+    ("outputs", "List or fetch the files that a run left.", HISTORY, "outputs"),
+    ("rm", "Forget ended runs and delete their folders.", HISTORY, "rm"),
+    ("compute list", "List the computes.", MACHINES, "compute"),
+    ("compute show", "Show one compute.", MACHINES, "compute"),
+    ("compute check", "Check that a compute can run scripts.", MACHINES, "compute"),
+    ("doctor", "Find what is wrong here and how to mend it.", MACHINES, "doctor"),
+    ("rebuild", "Make the history again from the run folders.", MACHINES, "rebuild"),
+)
+
+HABITS = {
+    "run": "submit", "start": "submit", "launch": "submit", "exec": "submit", "python": "submit", "sbatch": "submit",
+    "ps": "runs", "ls": "runs", "list": "runs", "history": "runs", "jobs": "runs", "queue": "runs", "squeue": "runs",
+    "stop": "cancel", "kill": "cancel", "abort": "cancel", "terminate": "cancel", "scancel": "cancel",
+    "log": "logs", "output": "logs", "cat": "logs", "tail": "follow", "attach": "follow", "watch": "follow",
+    "status": "show", "info": "show", "describe": "show", "inspect": "show", "get": "show",
+    "delete": "rm", "remove": "rm", "del": "rm", "prune": "rm", "forget": "rm",
+    "fetch": "outputs", "download": "outputs", "pull": "outputs", "files": "outputs", "artifacts": "outputs",
+    "machines": "compute list", "computes": "compute list", "targets": "compute list", "hosts": "compute list",
+    "check": "doctor", "diagnose": "doctor", "reindex": "rebuild", "join": "wait",
+}  # fmt: skip
+
+
+def top_level() -> dict[str, str]:
+    """First word of each command -> the module that holds it."""
+    return {words.split()[0]: module for words, _, _, module in COMMANDS}
+
+
+def meant(word: str) -> str | None:
+    """The command that `word` was most likely meant to be."""
+    if word in HABITS:
+        return HABITS[word]
+    from dray.core.errors import nearest
+
+    near = nearest(word, [*top_level(), *HABITS])
+    return HABITS.get(near, near) if near else None
+
+
+def help_text() -> str:
+    """What `dray --help` prints."""
+    width = max(len(words) for words, *_ in COMMANDS)
+    lines = [
+        f"Usage: {NAME} COMMAND [WORDS...]",
+        "",
+        "  Name a machine once, then send any training script to it with one command.",
+        "",
+        f"  Example: {NAME} submit train.py --lr 0.1",
+    ]
+    for section in (RUNNING, HISTORY, MACHINES):
+        lines += ["", f"{section}:"]
+        lines += [f"  {words:{width}}  {line}" for words, line, where, _ in COMMANDS if where == section]
+    lines += [
+        "",
+        "Options:",
+        f"  {'-h, --help':{width}}  This page; `{NAME} COMMAND --help` has options and an example.",
+        f"  {'--version':{width}}  The version.",
+        "",
+        "RUN is an id, a unique beginning of one, a name, or @last, the newest run.",
+        "Exit codes: the script's own (128+n for signal n); 2 wrong usage, 75 link lost,",
+        "124 timeout, 125 not started, 130 left with Ctrl-C; a canceled run gives 143.",
+        "Environment: DRAY_COMPUTE (default compute), DRAY_HOME (where the history lies),",
+        "NO_COLOR, DRAY_DEBUG=1 (tracebacks).",
+        "",
+    ]
+    return "\n".join(lines)

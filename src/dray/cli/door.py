@@ -1,0 +1,70 @@
+"""The entry point: answers `--version` and `--help` at once, opens the right command, and turns errors into sentences.
+
+Read `main()` first. Nothing heavy may be imported at the top: this module's cost is every command's cost.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import dray
+from dray.cli import commands
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141  # 128 + SIGPIPE: what the shell shows for a program that wrote to a closed pipe
+DEBUG = "DRAY_DEBUG"
+
+
+def main() -> int:
+    """Run the command in `sys.argv`; the exit code."""
+    words = sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the shell with `>&-`
+            # Names that are not UTF-8 must not turn into a UnicodeEncodeError.
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # TextIO hides it
+    try:
+        code = _at_once(words)
+        code = _command(words) if code is None else code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _hush()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        from dray.cli.trouble import explain
+
+        return explain(error, debug=os.environ.get(DEBUG, "") not in ("", "0"))
+    return code
+
+
+def _at_once(words: list[str]) -> int | None:
+    """Answer what needs no command; None: it is one."""
+    if not words:
+        sys.stderr.write(commands.help_text())
+        return 2
+    if words[0] in ("--version", "-V"):
+        sys.stdout.write(f"dray {dray.__version__}\n")
+        return 0
+    if words[0] in ("--help", "-h") or words == ["help"]:
+        sys.stdout.write(commands.help_text())
+        return 0
+    return None
+
+
+def _command(words: list[str]) -> int:
+    """Run a command; the code it returns."""
+    from dray.cli.group import run
+
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    return run(words)
+
+
+def _hush() -> None:
+    """Nobody reads stdout any more: keep Python from complaining about that at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

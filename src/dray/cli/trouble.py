@@ -1,0 +1,108 @@
+"""What to say when a command failed: the sentences on stderr and the exit code.
+
+A mistake of the user or the machine gets what, why and what to try. A mistake of dray's gets one sentence
+and a file with the traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import click
+
+import dray
+from dray.core.errors import DrayError, printable
+
+# What the world can do to any program; everything else that the system refuses is a bug of ours.
+_WORLD = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EIO: "the disk or terminal failed",
+    errno.EMFILE: "too many files are open",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.ENOTDIR: "a folder was expected, and there is a file",
+    errno.ENAMETOOLONG: "a file name is too long",
+    errno.ENOMEM: "there is not enough memory",
+}
+
+
+def explain(error: Exception, *, debug: bool) -> int:
+    """Tell the user of `error` on stderr; the exit code."""
+    if debug:
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    if isinstance(error, click.ClickException):
+        error = _from_click(error)
+    elif isinstance(error, OSError) and error.errno in _WORLD:
+        where = f": {printable(os.fsdecode(error.filename))}" if error.filename else ""
+        error = DrayError(f"{_WORLD[error.errno]}{where}")
+    elif isinstance(error, (EOFError, click.Abort)):
+        error = DrayError("the question was not answered", hint="-y, or give the answer as an option")
+    if not isinstance(error, DrayError):
+        error = _bug(error)
+    say_error(error)
+    return error.exit_code
+
+
+def say_error(error: DrayError) -> None:
+    """What, why and what to try, on stderr; `--json` changes nothing about it."""
+    lines = [f"dray: {error.what}"]
+    if error.why:
+        lines.append(f"  why: {error.why}")
+    if error.hint:
+        lines.append(f"  try: {error.hint}")
+    if sys.stderr is not None:
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+
+
+def _from_click(error: click.ClickException) -> DrayError:
+    """click's words in dray's form."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    refused = DrayError(
+        message[:1].lower() + message[1:].rstrip("."),
+        hint=f"{context.command_path} --help" if context else None,
+    )
+    refused.exit_code = error.exit_code
+    return refused
+
+
+def _bug(error: Exception) -> DrayError:
+    """An error that should not be: kept in a file, told in a sentence."""
+    text = f"dray {dray.__version__}, Python {sys.version}\n{sys.argv[1:2]}\n" + "".join(
+        traceback.format_exception(error)
+    )
+    try:
+        where = _write(_cache(), text)
+    except OSError:
+        where = _write(Path(tempfile.gettempdir()), text)
+    return DrayError(
+        f"a mistake in dray itself: {type(error).__name__}: {printable(str(error))[:200]}",
+        why=f"its traceback was written to {where}",
+        hint="DRAY_DEBUG=1 shows it; please report it with that file",
+    )
+
+
+def _cache() -> Path:
+    """Where dray keeps what may be deleted; found without the workspace, which may be what is broken."""
+    home = os.environ.get("DRAY_HOME")
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return Path(home or os.path.join(data, "dray"), "cache")
+
+
+def _write(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"traceback-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    # Words of the command line may be in it: for the user's eyes only.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="backslashreplace") as file:
+        file.write(text)
+    return path

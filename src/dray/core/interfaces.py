@@ -1,0 +1,59 @@
+"""What a back end has to offer: a byte channel (Host), and a name for the whole (Target).
+
+A run on a machine is host x scheduler x launcher. The host is the client's half and lives here; scheduler and launcher
+work on the machine, inside the runner. Adding a kind of machine means writing `Host.open` and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class ByteChannel(Protocol):
+    """Two pipes to a process that executes one `sh` word on some machine."""
+
+    def write(self, data: bytes) -> None:
+        """Send all of `data`. Raises BrokenPipeError when the other side is gone."""
+
+    def read(self, size: int) -> bytes:
+        """At least one byte and at most `size`, waiting for them; empty when the other side has ended."""
+
+    def wait_readable(self, timeout_s: float | None) -> bool:
+        """True when `read` would return at once; False when `timeout_s` seconds passed first."""
+
+    def close(self) -> None:
+        """End the channel. What was started on the machine and detached goes on. Safe to repeat."""
+
+    def last_words(self) -> str:
+        """What the channel's own program said on stderr, for an error message; bounded."""
+
+
+class Host(Protocol):
+    """A machine that can be reached."""
+
+    name: str
+
+    def open(self, word: str) -> ByteChannel:
+        """Start `sh -c word` over there. Raises DrayError when the machine cannot be reached."""
+
+    def describe(self) -> str:
+        """Where it is, for people: "this machine", "ana@10.0.0.5:2222"."""
+
+
+class Target(Protocol):
+    """A compute: a host and how runs are started on it."""
+
+    name: str
+    kind: str
+    host: Host
+    root: str | None
+    """dray's folder on that machine; None: the runner's default."""
+    python: str | None
+    """The Python that runs the runner there; None: `python3`."""
+
+    @property
+    def is_here(self) -> bool:
+        """The submitting shell and the run share a machine, a user and a PATH: the user's Python can be named here."""
+
+    def near(self) -> dict[str, Any]:
+        """What the client has at hand for this machine: docs/design.md, "The wire"."""

@@ -1,0 +1,117 @@
+"""What is to be run: RunSpec and Environment, plain data that goes to JSON and comes back the same.
+
+Read `RunSpec` first. A field that an older or newer dray does not know is dropped on reading, never an error:
+run folders outlive versions. Secrets' values are never part of it, only their names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What must be installed for a run: a normalised list, named by its digest."""
+
+    packages: tuple[str, ...] = ()
+    """Requirements as pip writes them, sorted."""
+    python: str | None = None
+    """Wanted version, such as "3.11"; None: whatever the machine has."""
+    source: str = ""
+    """The file it was read from, for people; no part of the digest."""
+
+    @property
+    def digest(self) -> str:
+        """Same needs, same digest; the machine adds its platform and Python to it."""
+        return hashlib.sha256(
+            canonical_json({"packages": list(self.packages), "python": self.python})
+        ).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, digest included."""
+        return {
+            "packages": list(self.packages),
+            "python": self.python,
+            "source": self.source,
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Environment:
+        """Read what `to_json` gave."""
+        return cls(tuple(data.get("packages", ())), data.get("python"), data.get("source", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Everything that defines a run, fixed before anything leaves the client."""
+
+    id: str
+    experiment: str
+    compute: str
+    command: tuple[str, ...]
+    """A script and its arguments (`script` is set), or any command line."""
+    script: bool = True
+    """True: `command[0]` is a path below the code folder, started by the run's Python or its own interpreter."""
+    token: str = ""
+    """Random; tells this run from another that happens to have the same id."""
+    name: str | None = None
+    created: float = 0.0
+    submitted_by: str = ""
+    folder: str = ""
+    """The code folder on the client, for people."""
+    snapshot: str = ""
+    """Digest of the manifest."""
+    files: int = 0
+    bytes: int = 0
+    left_out: tuple[tuple[str, str], ...] = ()
+    """(path, rule) of what did not travel, the first thousand."""
+    git: Mapping[str, Any] | None = None
+    """commit, branch, dirty."""
+    python: str | None = None
+    """Interpreter to use, already resolved for the local target; None: the machine's own."""
+    environment: Environment | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that may be seen (`-e`)."""
+    secrets: tuple[str, ...] = ()
+    """Names only."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    outputs: tuple[str, ...] = ()
+    """Globs, relative to the code folder, of results beside `outputs/`."""
+    buffered: bool = False
+    grace_s: float = 10.0
+    """Between SIGTERM and SIGKILL at a timeout."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the wire, run.json and the store."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        data["environment"] = self.environment.to_json() if self.environment else None
+        for name, value in data.items():
+            if isinstance(value, tuple):
+                data[name] = [list(v) if isinstance(v, tuple) else v for v in value]
+            elif isinstance(value, Mapping):
+                data[name] = dict(value)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
+        """Read what `to_json` gave, by this version or another."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in data.items() if k in known}
+        for name in ("command", "secrets", "outputs"):
+            values[name] = tuple(values.get(name) or ())
+        values["left_out"] = tuple((p, r) for p, r in values.get("left_out") or ())
+        if values.get("environment"):
+            values["environment"] = Environment.from_json(values["environment"])
+        return cls(**values)
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one way to write `value`, so that equal values have equal digests."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

@@ -1,0 +1,47 @@
+"""What dray carries to a machine: the runner and the tracking module, as one zip named by its digest."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import zipfile
+from importlib import resources
+
+
+@functools.cache
+def _files() -> dict[str, bytes]:
+    """Path in the zip -> contents."""
+    package = resources.files("dray")
+    found = {}
+    for folder, inside in (("runner", "dray_runner"), ("tracking", "travel/dray/tracking")):
+        for entry in (package / folder).iterdir():
+            if entry.name.endswith(".py"):
+                found[f"{inside}/{entry.name}"] = entry.read_bytes()
+    del found["dray_runner/bootstrap.py"]
+    found["travel/dray/__init__.py"] = found.pop("travel/dray/tracking/travel.py")
+    return found
+
+
+@functools.cache
+def digest() -> str:
+    """Changes whenever anything that travels changes."""
+    seen = hashlib.sha256()
+    for name, data in sorted(_files().items()):
+        seen.update(f"{name} {len(data)}\n".encode() + data)
+    return seen.hexdigest()
+
+
+def archive() -> bytes:
+    """The zip; the machine checks its contents against the digest."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in sorted(_files().items()):
+            file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def bootstrap(nonce: str, root: str | None) -> bytes:
+    """The program that the start word runs first."""
+    text = (resources.files("dray") / "runner" / "bootstrap.py").read_text()
+    return f"NONCE = {nonce!r}\nDIGEST = {digest()!r}\nROOT = {root!r}\n{text}".encode()

@@ -1,0 +1,26 @@
+"""This machine: the channel is a child process."""
+
+from __future__ import annotations
+
+import os
+
+from dray.core.interfaces import ByteChannel
+from dray.hosts.errors import HostUnreachable
+from dray.hosts.process import ProcessChannel
+
+
+class LocalHost:
+    """The machine that dray itself runs on."""
+
+    name = "local"
+
+    def open(self, word: str) -> ByteChannel:
+        """Start `sh -c word`. The run inherits this shell's environment, as `python X` would."""
+        try:
+            return ProcessChannel(["sh", "-c", word], env=os.environ)
+        except OSError as trouble:
+            raise HostUnreachable(self.describe(), str(trouble)) from None
+
+    def describe(self) -> str:
+        """For people."""
+        return "this machine"

@@ -1,0 +1,84 @@
+"""A byte channel through a local child process: `sh` for this machine, `ssh` for others."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+
+_WORDS = 4000
+
+
+class ProcessChannel:
+    """The stdin and stdout of a child process."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | int | None = None,
+        group: str | int | None = None,
+    ) -> None:
+        # stderr to a file: a pipe nobody reads would fill, and stop the other side.
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            bufsize=0,
+            env=dict(env) if env is not None else None,
+            cwd=cwd,
+            user=user,
+            group=group,
+            # Ctrl-C in the terminal is for the client alone.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in = self._process.stdin
+        self._out = self._process.stdout.fileno()
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        """Send all of `data`."""
+        view = memoryview(data)
+        while view:
+            view = view[self._in.write(view) or 0 :]
+
+    def read(self, size: int) -> bytes:
+        """Wait for bytes; empty at the end."""
+        return os.read(self._out, size)
+
+    def wait_readable(self, timeout_s: float | None) -> bool:
+        """True when `read` would not wait."""
+        return bool(select.select([self._out], [], [], timeout_s)[0])
+
+    def last_words(self) -> str:
+        """The end of what the program said on stderr."""
+        try:
+            self._process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            return ""
+        size = self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, size - _WORDS))
+        return self._said.read().decode(errors="replace")
+
+    def close(self) -> None:
+        """Close the pipes; the other side ends by itself. Does not wait long for it."""
+        if self._closed:
+            return
+        self._closed = True
+        self._in.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        try:
+            self._process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            # It notices at its next look; not worth our user's time. Marked as done, so that nobody warns of it.
+            self._process.returncode = 0
+        self._said.close()

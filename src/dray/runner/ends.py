@@ -1,0 +1,137 @@
+"""The end of a run, as a document: which state, which reason, in words a person understands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from . import results
+from .folder import RunFolder
+
+
+class Story:
+    """What was seen of one step's process: when it began, how it ended."""
+
+    def __init__(self) -> None:
+        self.step = ""
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.code: int | None = None
+        self.signal: int | None = None
+        self.errno: int | None = None
+        self.oom = False
+        self._ooms = 0
+        self._clock = 0.0
+        self.duration_s: float | None = None
+
+    def began(self, step: str, ooms: int) -> None:
+        """A new step; forgets the one before."""
+        self.__init__()  # type: ignore[misc]  # a story is told anew, in place
+        self.step = step
+        self.started = time.time()
+        self._clock = time.monotonic()
+        self._ooms = ooms
+
+    def cannot(self, number: int) -> None:
+        """The program could not be executed."""
+        self.errno = number
+
+    def ended_with(self, status: int, ooms: int) -> None:
+        """`status` is what waitpid gave, `ooms` how often memory ran out on this machine by now."""
+        self.ended = time.time()
+        self.duration_s = round(time.monotonic() - self._clock, 3)
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+            self.oom = self.signal == signal.SIGKILL and ooms > self._ooms
+        else:
+            self.code = os.WEXITSTATUS(status)
+
+    @property
+    def is_over(self) -> bool:
+        """The step's process has ended, or never was."""
+        return self.ended is not None or self.errno is not None
+
+    def exit(self) -> dict[str, Any]:
+        """For a report."""
+        return {
+            "code": self.code,
+            "signal": self.signal,
+            "oom": self.oom,
+            "started": self.started,
+            "ended": self.ended,
+            "duration_s": self.duration_s,
+        }
+
+
+def reason(kind: str, text: str, **more: Any) -> dict[str, Any]:
+    """A reason: its kind, a sentence, and facts."""
+    return dict({"kind": kind, "text": text}, **more)
+
+
+def document(
+    state: str, why: dict[str, Any], seen: dict[str, Any] | None = None, by: str = "runner", **more: Any
+) -> dict[str, Any]:
+    """The whole end.json."""
+    seen = seen or {}
+    return dict(
+        {
+            "v": 1,
+            "state": state,
+            "reason": why,
+            "code": seen.get("code"),
+            "signal": seen.get("signal"),
+            "started": seen.get("started"),
+            "ended": seen.get("ended") or time.time(),
+            "duration_s": seen.get("duration_s"),
+            "by": by,
+        },
+        **more,
+    )
+
+
+def by_exit(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """State and reason when nothing but the script itself decided."""
+    if seen.get("signal"):
+        name = signal_name(seen["signal"])
+        if seen.get("oom"):
+            text = "out of memory: the kernel ended the script (%s)" % name
+            return "failed", reason("out-of-memory", text, signal=seen["signal"])
+        return "failed", reason("signal", "ended by %s" % name, signal=seen["signal"])
+    if seen.get("code"):
+        return "failed", reason("exit-code", "exit code %d" % seen["code"], code=seen["code"])
+    return "completed", reason("done", "exit code 0")
+
+
+def cancelled(asked: dict[str, Any]) -> dict[str, Any]:
+    """The reason when somebody asked for the end."""
+    who = str(asked.get("by") or "somebody")
+    return reason("cancelled", "cancelled by %s" % who, by=who)
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL rather than 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def without_runner(story: Story, folder: RunFolder, number: int) -> dict[str, Any]:
+    """The end that the guard writes, because the runner is dead."""
+    if story.step != "script":
+        text = "the runner was killed before the script was started"
+        return document("failed", reason("not-started", text), by="guard")
+    found = results.survey(folder)
+    if story.ended is None:
+        text = "dray's runner was killed; its guard ended the script"
+        seen = {"started": story.started}
+        return document("failed", reason("runner-killed", text), seen, by="guard", **found)
+    from .files import read_json
+
+    asked = read_json(folder.cancel_file)
+    state, why = by_exit(story.exit())
+    if asked and story.signal:
+        state, why = "canceled", cancelled(asked)
+    return document(state, why, story.exit(), by="guard", **found)

@@ -1,0 +1,147 @@
+"""Which Python a run gets on this machine, and the building of one that is not there yet.
+
+An environment is named by what it contains, built once at its final path under a lock, and complete only when its marker says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import Any, Callable, Dict, Optional
+
+from .files import dump, make_folder, read_json, remove_tree, write_once
+from .machine import Machine
+
+Step = Callable[[str, "list[str]", Dict[str, str]], Dict[str, Any]]
+"""Runs one command of the build, its output going to the build's log; returns how it ended."""
+
+
+class BuildFailed(Exception):
+    """The environment could not be made; the text is for the user."""
+
+
+class Stopped(Exception):
+    """The run was cancelled meanwhile."""
+
+
+def find_program(names: list[str], path: str) -> str | None:
+    """The first of `names` that is executable on `path`."""
+    for name in names:
+        for folder in path.split(":"):
+            candidate = os.path.join(folder or ".", name)
+            if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+                return candidate
+    return None
+
+
+def machine_python(path: str) -> str | None:
+    """The Python of this machine for runs that bring none."""
+    return find_program(["python", "python3"], path)
+
+
+class Builder:
+    """Makes the environment of one run, or finds it made."""
+
+    def __init__(self, machine: Machine, wanted: dict[str, Any], uv: str | None, step: Step) -> None:
+        self.wanted = wanted
+        self.path_of_programs = os.environ.get("PATH", os.defpath)
+        self.uv = uv if uv and os.access(uv, os.X_OK) else find_program(["uv"], self.path_of_programs)
+        self.step = step
+        base = find_program(["python3", "python"], self.path_of_programs)
+        python = wanted.get("python") or (os.path.realpath(base) if base else "")
+        tag = "-".join([str(wanted["digest"])[:24], os.uname().machine, python.strip("/").replace("/", "_")])
+        self.asked_python = python
+        self.folder = os.path.join(machine.environments, tag[:180])
+
+    def ready(self) -> dict[str, Any] | None:
+        """The complete environment's facts, or None."""
+        facts = read_json(os.path.join(self.folder, "complete"))
+        return facts if facts and os.access(self.python, os.X_OK) else None
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return os.path.join(self.folder, "bin", "python")
+
+    def provide(self, say: Callable[[str], None], keep_going: Callable[[], bool]) -> dict[str, Any]:
+        """Facts of the environment, made now if need be. Raises BuildFailed or Stopped."""
+        facts = self.ready()
+        if facts:
+            return facts
+        make_folder(os.path.dirname(self.folder))
+        lock = os.open(self.folder + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._take(lock, say, keep_going)
+            return self.ready() or self._build()
+        finally:
+            os.close(lock)
+
+    def _take(self, lock: int, say: Callable[[str], None], keep_going: Callable[[], bool]) -> None:
+        told = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if not told:
+                    say("another run is building the same environment; waiting for it")
+                    told = True
+            if not keep_going():
+                raise Stopped
+            time.sleep(0.1)
+
+    def _build(self) -> dict[str, Any]:
+        if self.uv is None:
+            raise BuildFailed("`uv` is needed to build the environment, and is not on this machine's PATH")
+        remove_tree(self.folder)
+        began = time.monotonic()
+        env = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")}
+        make = [self.uv, "venv", "--no-project"]
+        if self.asked_python:
+            make += ["--python", self.asked_python]
+        self._do("making the environment", [*make, self.folder], env)
+        packages = list(self.wanted.get("packages") or [])
+        if packages:
+            install = [self.uv, "pip", "install", "--python", self.python]
+            self._do("installing the packages", [*install, "--", *packages], env)
+        seen = self._do("asking it for its version", [self.python, "-ISc", _VERSION], env)
+        facts = {
+            "python": self.python,
+            "version": seen["last"],
+            "digest": self.wanted["digest"],
+            "built_s": round(time.monotonic() - began, 2),
+        }
+        write_once(os.path.join(self.folder, "complete"), dump(facts))
+        return facts
+
+    def _do(self, what: str, argv: list[str], env: dict[str, str]) -> dict[str, Any]:
+        seen = self.step(what, argv, env)
+        if seen.get("stopped"):
+            raise Stopped
+        if seen.get("code") != 0:
+            raise BuildFailed("%s failed: %s" % (what, seen.get("last") or "see its log"))
+        return seen
+
+
+_VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
+
+
+def last_words(log: str, since: int) -> str:
+    """The sentence of a build's log that tells most: from the resolver's own error on, else its last line."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(since)
+            text = file.read(1 << 20).decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    start: Optional[int] = None
+    for number, line in enumerate(lines):
+        if line.startswith(("\u00d7", "error:", "ERROR:")):
+            start = number
+            break
+    if start is None:
+        return lines[-1] if lines else ""
+    told = [line.lstrip("\u00d7\u2570\u2500\u25b6\u251c\u2502 ") for line in lines[start : start + 4]]
+    return " ".join(line for line in told if line)[:600]

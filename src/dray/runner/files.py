@@ -1,0 +1,110 @@
+"""Small files written so that no crash can leave half of one, and folders removed whatever is in them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any
+
+
+def read_text(path: str) -> str:
+    """The file's text, or "" when there is none to read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """The object in that file, or None when it is missing or broken."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read().decode())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def make_folder(path: str) -> None:
+    """Make `path` and what is missing above it, for this user only."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`, however small the pieces the system takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _write_beside(path: str, data: bytes) -> str:
+    beside = "%s.%s.new" % (path, os.urandom(4).hex())
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+    except OSError:
+        os.unlink(beside)
+        raise
+    return beside
+
+
+def write_once(path: str, data: bytes) -> bool:
+    """Make `path` with `data`, whole; False when somebody made it before us."""
+    beside = _write_beside(path, data)
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(beside)
+
+
+def replace(path: str, data: bytes) -> None:
+    """Put `data` at `path`, whole, over whatever was there."""
+    beside = _write_beside(path, data)
+    try:
+        os.rename(beside, path)
+    except OSError:
+        os.unlink(beside)
+        raise
+
+
+def dump(value: Any) -> bytes:
+    """`value` as one line of JSON."""
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def remove_tree(path: str) -> None:
+    """Remove `path` and all below it; links are removed, never followed. A missing one is fine."""
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+    except FileNotFoundError:
+        return
+    for attempt in (1, 2):
+        try:
+            for entry in os.scandir(path):
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(entry.path)
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(path)
+            return
+        except FileNotFoundError:
+            return
+        except PermissionError:
+            # A script may have left folders without write permission.
+            if attempt == 2:
+                raise
+            os.chmod(path, 0o700)
+        except OSError as trouble:
+            if attempt == 2 or trouble.errno != errno.ENOTEMPTY:
+                raise

@@ -1,0 +1,237 @@
+"""The guard: parent of every process of a run. It starts them, sees them end, and outlives the runner if it must.
+
+The runner sends orders, the guard sends reports, one JSON line each, over two pipes. A closed order pipe means that the runner
+is dead: then the guard ends everything below it and writes the end. docs/design.md, "Who lives and who dies".
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from typing import Any, Callable
+
+from . import ends, processes
+from .files import write_all
+from .folder import RunFolder
+from .mask import Mask
+
+_PIPE = 1024 * 1024
+
+
+class Guard:
+    """Runs in a process of its own, forked from the runner; `main` does not return."""
+
+    def __init__(self, folder: RunFolder, orders: int, reports: int, umask: int) -> None:
+        self.folder = folder
+        self.orders = orders
+        self.reports = reports
+        self.umask = umask
+        self.prctl = processes.load_prctl()
+        self.step: str = ""
+        self.child = 0
+        self.story = ends.Story()
+        self.pump: _Pump | None = None
+        self._unread = b""
+
+    def main(self) -> None:
+        """Obey until the runner says quit, or is gone."""
+        processes.become_subreaper(self.prctl)
+        wake_r, wake_w = os.pipe()
+        for fd in (wake_r, wake_w):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        while True:
+            waiting = [self.orders, wake_r] + ([self.pump.source] if self.pump else [])
+            ready, _, _ = select.select(waiting, [], [])
+            if self.pump and self.pump.source in ready and not self.pump.move():
+                self.pump = self.pump.close()
+            if wake_r in ready:
+                os.read(wake_r, 4096)
+                self._reap()
+            if self.orders in ready and not self._obey():
+                self._alone()
+
+    def _obey(self) -> bool:
+        """Carry out the orders that have come. False: the runner is gone."""
+        data = os.read(self.orders, 1 << 20)
+        if not data:
+            return False
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            order = json.loads(line.decode())
+            if order.get("quit"):
+                if self.pump:
+                    self.pump.drain()
+                os._exit(0)
+            self._start(order)
+        return True
+
+    def _start(self, order: dict[str, Any]) -> None:
+        """Start one step. What happens next is told by reports."""
+        self.step = order["step"]
+        self.story.began(self.step, processes.oom_kills())
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = log
+        if order["mask"]:
+            source, output = os.pipe()
+            self.pump = _Pump(source, log, Mask([m.encode("utf-8", "surrogateescape") for m in order["mask"]]))
+        trouble_r, trouble_w = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(order, output, trouble_w, parent)
+        self.child = pid
+        os.close(trouble_w)
+        os.close(output)
+        number = os.read(trouble_r, 16)
+        os.close(trouble_r)
+        if number:
+            self.story.cannot(int(number))
+            self._report({"cannot": int(number)})
+        else:
+            self._report({"started": pid, "t": self.story.started})
+
+    def _become(self, order: dict[str, Any], output: int, trouble: int, parent: int) -> None:
+        """In the child: turn into the program. Writes the errno when that is impossible."""
+        try:
+            os.setsid()
+            processes.die_with_parent(self.prctl, parent)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            if hasattr(signal, "SIGXFSZ"):
+                signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            os.umask(self.umask)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, 0)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.chdir(order["cwd"])
+            _execute(order["argv"], order["env"])
+        except OSError as problem:
+            os.write(trouble, str(problem.errno or errno.ENOEXEC).encode())
+        finally:
+            os._exit(127)
+
+    def _reap(self) -> None:
+        """Take note of every child that ended; most are orphans nobody else waits for."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.child:
+                self.child = 0
+                if self.pump:
+                    self.pump.drain()
+                self.story.ended_with(status, processes.oom_kills())
+                self._report({"exit": self.story.exit(), "t": self.story.ended})
+
+    def _report(self, words: dict[str, Any]) -> None:
+        words["step"] = self.step
+        try:
+            write_all(self.reports, json.dumps(words).encode() + b"\n")
+        except BrokenPipeError:
+            return  # the runner is gone; the order pipe says so too
+
+    def _alone(self) -> None:
+        """The runner is dead: end everything below, and write the end that is true."""
+        me = os.getpid()
+        if self.child and not self.story.is_over:
+            processes.kill_all(lambda: processes.descendants(me))
+        self._reap_all(me)
+        if self.pump:
+            self.pump.drain()
+        self.folder.release_reserve()
+        number = self.folder.attempts()[-1]
+        self.folder.write_end(number, ends.without_runner(self.story, self.folder, number))
+        os._exit(0)
+
+    def _reap_all(self, me: int) -> None:
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            processes.kill_all(lambda: processes.descendants(me), 1)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    continue
+            except ChildProcessError:
+                return
+
+
+class _Pump:
+    """Moves the output of a run with secrets from a pipe to its log, masked."""
+
+    def __init__(self, source: int, log: int, mask: Mask) -> None:
+        self.source = source
+        # The step's own end of the pipe is closed by `_start`; this end and the log are ours.
+        self.log = os.dup(log)
+        self.mask = mask
+        os.close(log)
+        os.set_blocking(source, False)
+
+    def move(self) -> bool:
+        """Move what is there. False at the end of the stream."""
+        try:
+            data = os.read(self.source, _PIPE)
+        except BlockingIOError:
+            return True
+        if data:
+            write_all(self.log, self.mask.feed(data))
+        return bool(data)
+
+    def drain(self) -> None:
+        """Move all that is there now, without waiting for whoever still holds the other end."""
+        while select.select([self.source], [], [], 0)[0]:
+            if not self.move():
+                return
+        write_all(self.log, self.mask.rest())
+
+    def close(self) -> None:
+        """End of stream: let go."""
+        write_all(self.log, self.mask.rest())
+        os.close(self.source)
+        os.close(self.log)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """execve with the run's own PATH, not ours. Raises the most telling OSError."""
+    program = argv[0]
+    if "/" in program:
+        os.execve(program, argv, env)
+    telling = OSError(errno.ENOENT, "not found")
+    for folder in env.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(os.path.join(folder or ".", program), argv, env)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOENT, errno.ENOTDIR):
+                telling = problem
+    raise telling
+
+
+def fork_guard(folder: RunFolder, umask: int, in_child: Callable[[], None]) -> tuple[int, int, int]:
+    """Start the guard; returns its pid and the runner's ends of the order and report pipes."""
+    orders_r, orders_w = os.pipe()
+    reports_r, reports_w = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(orders_r)
+        os.close(reports_w)
+        return pid, orders_w, reports_r
+    try:
+        os.close(orders_w)
+        os.close(reports_r)
+        in_child()
+        Guard(folder, orders_r, reports_w, umask).main()
+    except BaseException:
+        traceback.print_exc()  # stderr is runner.log
+    finally:
+        # Whatever happened, the copy of the runner's program must not run on in here.
+        os._exit(70)

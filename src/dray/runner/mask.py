@@ -1,0 +1,56 @@
+"""Hides secrets in a stream of bytes, whatever pieces it comes in."""
+
+from __future__ import annotations
+
+STARS = b"***"
+SHORTEST = 4  # a shorter secret would turn half of the log into stars
+
+
+class Mask:
+    """Replaces every secret by stars. Holds back only what may be the beginning of one."""
+
+    def __init__(self, secrets: list[bytes]) -> None:
+        # Longest first: one secret may be the beginning of another.
+        self._secrets = sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True)
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown of all that was fed so far and not shown yet."""
+        data = self._held + data
+        out = []
+        start = 0
+        while True:
+            found = [(data.find(s, start), s) for s in self._secrets]
+            hits = [(at, -len(s), s) for at, s in found if at >= 0]
+            if not hits:
+                break
+            at, _, secret = min(hits)
+            if self._could_be_longer(data, at):
+                break
+            out += [data[start:at], STARS]
+            start = at + len(secret)
+        keep = self._beginning(data, start)
+        self._held = data[len(data) - keep :] if keep else b""
+        out.append(data[start : len(data) - keep])
+        return b"".join(out)
+
+    def rest(self) -> bytes:
+        """What was held back, at the end."""
+        held, self._held = self._held, b""
+        for secret in self._secrets:
+            held = held.replace(secret, STARS)
+        return held
+
+    def _could_be_longer(self, data: bytes, at: int) -> bool:
+        """Whether a longer secret may start at `at` and go on in what has not come yet."""
+        tail = data[at:]
+        return any(len(s) > len(tail) and s.startswith(tail) for s in self._secrets)
+
+    def _beginning(self, data: bytes, start: int) -> int:
+        """How many last bytes of `data` are the beginning of a secret."""
+        longest = max((len(s) for s in self._secrets), default=0)
+        for size in range(min(longest - 1, len(data) - start), 0, -1):
+            tail = data[len(data) - size :]
+            if any(s.startswith(tail) for s in self._secrets):
+                return size
+        return 0

@@ -1,0 +1,106 @@
+"""What a run left behind: its outputs, files it wrote elsewhere, and their bytes for whoever asks."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Iterator
+
+from .files import read_json
+from .folder import RunFolder
+
+OUTPUTS = "outputs"
+_MOST = 10000
+_NAMED = 20
+_NOBODY_MEANS = {"__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+
+
+def survey(folder: RunFolder) -> dict[str, Any]:
+    """`outputs` and `elsewhere` for the end. Never raises: a folder that cannot be read is an empty one."""
+    try:
+        spec = (folder.run_json() or {}).get("spec") or {}
+        files = listing(folder, spec.get("outputs") or [])
+        named = {path for path, _ in files}
+        strays = [path for path in _new_files(folder) if path not in named]
+    except OSError:
+        files, strays = [], []
+    return {
+        "outputs": {"files": files[:1000], "count": len(files), "bytes": sum(size for _, size in files)},
+        "elsewhere": {"files": sorted(strays)[:_NAMED], "count": len(strays)},
+    }
+
+
+def listing(folder: RunFolder, globs: list[str]) -> list[list[Any]]:
+    """[path, bytes] of all results: below outputs/, and what the globs name. Paths are relative to code/."""
+    found = {}
+    for path in _walk(folder.code, OUTPUTS):
+        found[path] = None
+    if globs:
+        import pathlib
+
+        for pattern in globs:
+            for hit in pathlib.Path(folder.code).glob(pattern):
+                relative = os.path.relpath(str(hit), folder.code)
+                for path in _walk(folder.code, relative) if hit.is_dir() else [relative]:
+                    found[path] = None
+    listed = []
+    for path in sorted(found)[:_MOST]:
+        real = confined(folder, path)
+        if real is not None:
+            listed.append([path, os.stat(real).st_size])
+    return listed
+
+
+def confined(folder: RunFolder, path: str) -> str | None:
+    """Where the result `path` really lies; None when it is no regular file inside the run's code folder."""
+    if not path or path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        return None
+    code = os.path.realpath(folder.code)
+    real = os.path.realpath(os.path.join(code, path))
+    if not real.startswith(code + os.sep):
+        return None
+    try:
+        return real if stat.S_ISREG(os.stat(real).st_mode) else None
+    except OSError:
+        return None
+
+
+def pieces(folder: RunFolder, path: str, offset: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of that result from `offset` on. Raises FileNotFoundError for one that is not there."""
+    real = confined(folder, path)
+    if real is None:
+        raise FileNotFoundError(path)
+    fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while True:
+            data = os.pread(fd, size, offset)
+            if not data:
+                return
+            yield offset, data
+            offset += len(data)
+    finally:
+        os.close(fd)
+
+
+def _walk(top: str, below: str) -> Iterator[str]:
+    """Files (and links) below `top`/`below`, as paths relative to `top`; folders that are links are not entered."""
+    try:
+        entries = list(os.scandir(os.path.join(top, below)))
+    except OSError:
+        return
+    for entry in entries:
+        path = os.path.join(below, entry.name) if below else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _NOBODY_MEANS:
+                for inner in _walk(top, path):
+                    yield inner
+        else:
+            yield path
+
+
+def _new_files(folder: RunFolder) -> list[str]:
+    """Files in code/ that did not come with the snapshot and are no outputs."""
+    manifest = read_json(os.path.join(folder.path, "manifest.json")) or {}
+    came = {row[0] for row in manifest.get("files", [])} | {row[0] for row in manifest.get("links", [])}
+    inside = OUTPUTS + "/"
+    return [p for p in _walk(folder.code, "") if p not in came and not p.startswith(inside)]

@@ -1,0 +1,316 @@
+"""What a channel can ask of this machine: submit, follow, look, cancel, fetch, remove, list, probe.
+
+One process per channel, ended by the channel's end. It answers requests in order while it follows runs; docs/design.md, "The wire".
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+import traceback
+from typing import Any, Callable
+
+from . import frames, layout, life, results, visit
+from .files import dump, remove_tree, replace, write_all
+from .folder import RunFolder, Taken
+from .machine import Machine, default_root
+from .streams import Reader
+
+_SETTLE_EVERY_S = 1.0
+_QUICK_S, _SLOW_S = 0.004, 0.05
+
+
+class Trouble(Exception):
+    """An answer of `{"error":code,"text":...}`."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class _Following:
+    """One run that the client wants to see grow."""
+
+    def __init__(self, folder: RunFolder, request: dict[str, Any]) -> None:
+        self.folder = folder
+        self.wait = bool(request.get("wait", True))
+        self.reader = Reader(folder, request.get("cursor") or {}, request.get("streams") or [""])
+        self.settled = 0.0
+        self.alive = True
+        self.told_idle = False
+
+
+class Server:
+    """Answers one channel."""
+
+    def __init__(self, root: str | None, here: str, receive: Callable[[], frames.Frame | None], out: int) -> None:
+        self.machine = Machine(root or default_root())
+        self.here = here
+        self.receive = receive
+        self.out = out
+        self.following: dict[str, _Following] = {}
+        self.ended = False
+        self._pause = _QUICK_S
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """One frame to the client."""
+        write_all(self.out, frames.encode(header, body))
+
+    def main(self, source: int, first: frames.Frame) -> None:
+        """Answer `first`, then whatever comes, until the channel ends."""
+        self._answer(*first)
+        while not self.ended:
+            patience = self._pause if self.following else None
+            if select.select([source], [], [], patience)[0]:
+                frame = self.receive()
+                if frame is None:
+                    return
+                self._answer(*frame)
+                self._pause = _QUICK_S
+            moved = [self._advance(key) for key in list(self.following)]
+            # Awake while there is something to see, drowsy when there is not: at most 50 ms late.
+            self._pause = _QUICK_S if any(moved) else min(_SLOW_S, self._pause * 1.2)
+
+    def _answer(self, header: dict[str, Any], body: bytes) -> None:
+        op = str(header.get("op"))
+        handler = getattr(self, "_op_" + op, None)
+        try:
+            if handler is None:
+                raise Trouble("unknown-request", "this runner does not know `%s`" % op[:40])
+            handler(header)
+        except Trouble as trouble:
+            self.send({"error": trouble.code, "text": str(trouble), "op": op})
+        except BrokenPipeError:
+            self.ended = True
+        except OSError as trouble:
+            about = ": %s" % trouble.filename if trouble.filename else ""
+            self.send({"error": "os-error", "text": "%s%s" % (trouble.strerror, about), "op": op})
+        except (KeyError, TypeError, ValueError) as trouble:
+            traceback.print_exc()
+            self.send({"error": "bad-request", "text": "%s: %s" % (type(trouble).__name__, trouble), "op": op})
+
+    def _folder(self, header: dict[str, Any]) -> RunFolder:
+        try:
+            return RunFolder(self.machine, str(header.get("run")))
+        except ValueError as trouble:
+            raise Trouble("no-run-id", str(trouble)) from None
+
+    # -- submit
+
+    def _op_submit(self, header: dict[str, Any]) -> None:
+        spec, manifest, near = header["spec"], header["manifest"], header.get("near") or {}
+        self._folder({"run": spec.get("id")})
+        try:
+            layout.check(manifest)
+        except layout.BadManifest as trouble:
+            raise Trouble("bad-manifest", str(trouble)) from None
+        lacks = layout.lacking(self.machine, near.get("blobs"), manifest)
+        if lacks:
+            self.send({"lacks": lacks})
+            if not self._take_blobs(set(lacks)):
+                self.ended = True  # the client is gone in the middle: nothing was claimed
+                return
+        travel = os.path.join(self.here, "travel")
+        order = life.Order(spec, near, header.get("secrets") or {}, travel)
+        answer = life.start_runner(self.machine, order, manifest)
+        if answer.get("claimed"):
+            answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
+        self.send(answer)
+
+    def _take_blobs(self, wanted: set[str]) -> bool:
+        import hashlib
+
+        while wanted:
+            frame = self.receive()
+            if frame is None:
+                return False
+            header, body = frame
+            digest = str(header.get("blob"))
+            if digest not in wanted:
+                raise Trouble("unwanted-blob", "a blob came that was not asked for")
+            path = self.machine.blob(digest)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            beside = "%s.%s.new" % (path, os.urandom(4).hex())
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+            seen = hashlib.sha256()
+            try:
+                while True:
+                    write_all(fd, body)
+                    seen.update(body)
+                    if header.get("last"):
+                        break
+                    frame = self.receive()
+                    if frame is None:
+                        return False
+                    header, body = frame
+                if seen.hexdigest() != digest:
+                    raise Trouble("wrong-digest", "a blob arrived damaged")
+                os.rename(beside, path)
+            finally:
+                os.close(fd)
+                if os.path.exists(beside):
+                    os.unlink(beside)
+            wanted.discard(digest)
+        return True
+
+    def _op_never(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        try:
+            folder.bury(header.get("spec") or {})
+            self.send({"never": folder.id})
+        except Taken as taken:
+            self.send({"never": folder.id} if taken.never else {"claimed": folder.id})
+
+    # -- follow and look
+
+    def _op_follow(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if self._missing(folder):
+            return
+        self.following[folder.id] = _Following(folder, header)
+        self._advance(folder.id)
+
+    def _missing(self, folder: RunFolder) -> bool:
+        """Tell the client when there is no such run here."""
+        grave = folder.tombstone()
+        if grave is not None:
+            self.send({"never": folder.id, "t": grave.get("t"), "spec": grave.get("spec")})
+        elif folder.run_json() is None:
+            self.send({"absent": folder.id})
+        else:
+            return False
+        return True
+
+    def _advance(self, key: str) -> bool:
+        """Send what is new of one followed run; True when there was something."""
+        run = self.following[key]
+        folder = run.folder
+        now = time.monotonic()
+        if now - run.settled >= _SETTLE_EVERY_S or not run.settled:
+            run.alive = visit.settle(folder)
+            run.settled = now
+        number = (folder.attempts() or [1])[-1]
+        # First whether it has ended, then what was said: so the end never overtakes a byte.
+        end = folder.end(number)
+        moved = False
+        for attempt, stream, offset, data in run.reader.news(frames.PIECE):
+            self.send({"run": key, "attempt": attempt, "stream": stream, "offset": offset}, data)
+            moved = True
+        if moved:
+            run.told_idle = False
+            return True
+        if end is not None:
+            self.send({"run": key, "attempt": number, "end": end})
+        if end is not None or not run.told_idle:
+            self.send({"run": key, "idle": True, "alive": run.alive and end is None})
+            run.told_idle = True
+        if end is not None or not run.wait:
+            run.reader.close()
+            del self.following[key]
+        return False
+
+    def _op_unfollow(self, header: dict[str, Any]) -> None:
+        run = self.following.pop(str(header.get("run")), None)
+        if run:
+            run.reader.close()
+
+    def _op_look(self, header: dict[str, Any]) -> None:
+        for run_id, cursor in header["runs"].items():
+            folder = self._folder({"run": run_id})
+            if self._missing(folder):
+                continue
+            request = {"cursor": cursor, "wait": False, "streams": header.get("streams") or ["state."]}
+            self.following[run_id] = _Following(folder, request)
+            while run_id in self.following:
+                self._advance(run_id)
+        self.send({"done": True})
+
+    # -- the rest
+
+    def _op_cancel(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if self._missing(folder):
+            return
+        visit.settle(folder)
+        end = folder.end((folder.attempts() or [1])[-1])
+        if end is not None:
+            self.send({"end": end, "run": folder.id})
+            return
+        asked = {"by": str(header.get("by") or ""), "t": time.time(), "grace": float(header.get("grace", 10.0))}
+        replace(folder.cancel_file, dump(asked))
+        self.send({"cancelling": folder.id})
+
+    def _op_files(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if self._missing(folder):
+            return
+        spec = (folder.run_json() or {}).get("spec") or {}
+        self.send({"files": results.listing(folder, spec.get("outputs") or [])})
+
+    def _op_fetch(self, header: dict[str, Any]) -> None:
+        import hashlib
+
+        folder = self._folder(header)
+        path, offset = str(header["path"]), int(header.get("offset") or 0)
+        seen, size = hashlib.sha256(), 0
+        try:
+            for at, data in results.pieces(folder, path, 0, frames.PIECE):
+                seen.update(data)
+                size = at + len(data)
+                if size > offset:
+                    skip = max(0, offset - at)
+                    self.send({"piece": path, "offset": at + skip}, data[skip:])
+        except FileNotFoundError:
+            raise Trouble("no-file", "the run left no file `%s`" % path[:200]) from None
+        self.send({"fetched": path, "sha256": seen.hexdigest(), "bytes": size})
+
+    def _op_remove(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if folder.tombstone() is None and visit.settle(folder):
+            self.send({"refused": "alive", "run": folder.id})
+            return
+        grave = os.path.join(self.machine.runs, ".trash-%s-%s" % (folder.id, os.urandom(4).hex()))
+        try:
+            os.rename(folder.path, grave)
+            remove_tree(grave)
+        except FileNotFoundError:
+            pass  # forgotten before: that is what was wanted
+        self.send({"removed": folder.id})
+
+    def _op_list(self, header: dict[str, Any]) -> None:
+        runs, never = [], []
+        for name in sorted(os.listdir(self.machine.runs)):
+            if not name.startswith("."):
+                folder = RunFolder(self.machine, name)
+                facts = folder.run_json()
+                if facts is not None:
+                    runs.append({"run": name, "spec": facts.get("spec"), "claimed": facts.get("claimed")})
+                elif folder.tombstone() is not None:
+                    never.append({"run": name, "spec": (folder.tombstone() or {}).get("spec")})
+        self.send({"runs": runs, "never": never})
+
+    def _op_probe(self, header: dict[str, Any]) -> None:
+        from .environment import find_program
+
+        path = os.environ.get("PATH", os.defpath)
+        space = os.statvfs(self.machine.folder)
+        facts = dict(self.machine.facts(), root=self.machine.root)
+        facts["disk_free"] = space.f_bavail * space.f_frsize
+        facts["programs"] = {
+            name: find_program([name], path) for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
+        }
+        self.send({"machine": facts})
+
+
+def main(root: str | None, here: str, first: frames.Frame, source: int = 0, out: int = 1) -> None:
+    """Serve the channel on `source` and `out`; `here` is the folder that this version was unpacked to."""
+
+    def receive() -> frames.Frame | None:
+        return frames.decode(frames.exact_reader(lambda size: os.read(source, size)))
+
+    try:
+        Server(root, here, receive, out).main(source, first)
+    except (BrokenPipeError, frames.BrokenFrame):
+        sys.exit(1)

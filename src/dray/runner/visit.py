@@ -1,0 +1,70 @@
+"""Looking at a run from outside: is anyone alive there, and if not, what is the truth about it.
+
+Whoever visits a run whose people are gone takes its lock, ends strays by their mark, and writes the end that can be known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from . import ends, processes, results
+from .folder import RunFolder
+from .streams import STATE
+
+
+def settle(folder: RunFolder) -> bool:
+    """True while the run's people live. When they are gone without a word, writes the end for them."""
+    facts = folder.run_json()
+    numbers = folder.attempts()
+    if facts is None or not numbers:
+        return False
+    number = numbers[-1]
+    if folder.end(number):
+        return False
+    if facts.get("machine") != folder.machine.id:
+        return True  # another machine's run on a shared disk: only that machine can tell
+    lock = folder.try_lock()
+    if lock is None:
+        return folder.end(number) is None
+    try:
+        if not folder.end(number):
+            folder.release_reserve()
+            folder.write_end(number, _last_judgement(folder, number, facts))
+    finally:
+        os.close(lock)
+    return False
+
+
+def _last_judgement(folder: RunFolder, number: int, facts: dict[str, Any]) -> dict[str, Any]:
+    started = _started(folder, number)
+    rebooted = facts.get("boot") != folder.machine.boot
+    if not rebooted:
+        processes.kill_all(lambda: processes.marked(folder.id))
+    if started is None:
+        cause = "the machine was rebooted" if rebooted else "dray's processes were killed"
+        text = cause + " before the script was started"
+        return ends.document("failed", ends.reason("not-started", text), by="visitor")
+    if rebooted:
+        why = ends.reason("host-rebooted", "the machine was rebooted while the run was on it")
+    else:
+        why = ends.reason("vanished", "runner and guard were both killed; nobody saw how the script ended")
+    return ends.document("lost", why, {"started": started}, by="visitor", **results.survey(folder))
+
+
+def _started(folder: RunFolder, number: int) -> float | None:
+    """When the script was started, by the runner's own words."""
+    try:
+        with open(os.path.join(folder.streams(number), STATE), "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in lines:
+        try:
+            event = json.loads(line.decode())
+            if event["type"] == "state" and event["data"]["state"] == "running":
+                return float(event["t"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None

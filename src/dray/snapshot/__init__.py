@@ -1,0 +1,78 @@
+"""Turns a code folder into a manifest and content-addressed blobs: what a run carries with it.
+
+Begin with `take` (taking.py); the walk is `plan` (walk.py), the ignore rules are ignores.py and patterns.py. Laying a
+snapshot out again is the runner's work. Everything is imported on first use, because a CLI imports this room on each start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dray.snapshot.errors import (
+        BadLimit,
+        FolderTooBig,
+        NoRoomForBlobs,
+        NoSuchFolder,
+        NoSuchScript,
+        ScriptOutside,
+        SnapshotError,
+        Unreadable,
+    )
+    from dray.snapshot.folder import find_code_folder, path_within
+    from dray.snapshot.plans import LeftOut, Plan, explain_missing, summary
+    from dray.snapshot.taking import Snapshot, take
+    from dray.snapshot.walk import plan
+
+__all__ = [
+    "BadLimit",
+    "FolderTooBig",
+    "LeftOut",
+    "NoRoomForBlobs",
+    "NoSuchFolder",
+    "NoSuchScript",
+    "Plan",
+    "ScriptOutside",
+    "Snapshot",
+    "SnapshotError",
+    "Unreadable",
+    "explain_missing",
+    "find_code_folder",
+    "path_within",
+    "plan",
+    "summary",
+    "take",
+]
+
+_HOMES = {
+    "errors": (
+        "BadLimit",
+        "FolderTooBig",
+        "NoRoomForBlobs",
+        "NoSuchFolder",
+        "NoSuchScript",
+        "ScriptOutside",
+        "SnapshotError",
+        "Unreadable",
+    ),
+    "folder": ("find_code_folder", "path_within"),
+    "plans": ("LeftOut", "Plan", "explain_missing", "summary"),
+    "taking": ("Snapshot", "take"),
+    "walk": ("plan",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import `name` from where it lives, once."""
+    for module, names in _HOMES.items():
+        if name in names:
+            import importlib
+
+            value = getattr(importlib.import_module(f"dray.snapshot.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'dray.snapshot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

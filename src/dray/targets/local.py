@@ -1,0 +1,31 @@
+"""`local`: this machine, always there, nothing to attach."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from dray.hosts import LocalHost
+
+
+class LocalTarget:
+    """Host: this machine. Scheduler: starts at once. Launcher: a process."""
+
+    name = "local"
+    kind = "local"
+    is_here = True
+
+    def __init__(self, home: Path) -> None:
+        self.host = LocalHost()
+        self.root: str | None = str(home / "machine")
+        # dray's own interpreter runs the runner: it is there, and new enough.
+        self.python: str | None = sys.executable
+        self._home = home
+
+    def near(self) -> dict[str, Any]:
+        """The snapshot store can be read from here, and dray brings uv along."""
+        beside = Path(sys.executable).parent / "uv"
+        uv = str(beside) if beside.exists() else shutil.which("uv")
+        return {"blobs": str(self._home / "blobs"), "uv": uv}

@@ -1,0 +1,36 @@
+"""Hides the values of the run's secrets in everything that is written.
+
+`DRAY_SECRETS` lists the names of the environment variables that hold them. They are read when the script first imports
+dray and again when a stream is opened; a script that takes its token out of the environment later does not unmask it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Tuple
+
+SHORTEST = 4  # a shorter "secret" would be found in every second word
+_secrets: Tuple[str, ...] = ()
+
+
+def learn() -> None:
+    """Remember the secrets that the environment holds now, besides those known already."""
+    global _secrets  # one list per process; a tuple, so that a reader in another thread sees a whole one
+    found = set(_secrets)
+    for name in os.environ.get("DRAY_SECRETS", "").split(","):
+        value = os.environ.get(name.strip(), "") if name.strip() else ""
+        # Scripts strip the newline that a secret read from a file ends with.
+        found.update(v for v in (value, value.strip()) if len(v) >= SHORTEST)
+    # The longest first: a secret that is part of another must not leave the rest of it readable.
+    _secrets = tuple(sorted(found, key=lambda v: (-len(v), v)))
+
+
+def hide(text: str) -> str:
+    """`text` with `***` in the place of each secret."""
+    for secret in _secrets:
+        if secret in text:
+            text = text.replace(secret, "***")
+    return text
+
+
+learn()
