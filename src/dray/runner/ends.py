@@ -14,25 +14,18 @@ from .folder import RunFolder
 class Story:
     """What was seen of one step's process: when it began, how it ended."""
 
-    def __init__(self) -> None:
-        self.step = ""
-        self.started: float | None = None
+    def __init__(self, step: str = "", ooms: int = 0) -> None:
+        """Begins now; `ooms` is how often memory ran out on this machine so far."""
+        self.step = step
+        self.started = time.time()
         self.ended: float | None = None
+        self.duration_s: float | None = None
         self.code: int | None = None
         self.signal: int | None = None
         self.errno: int | None = None
         self.oom = False
-        self._ooms = 0
-        self._clock = 0.0
-        self.duration_s: float | None = None
-
-    def began(self, step: str, ooms: int) -> None:
-        """A new step; forgets the one before."""
-        self.__init__()  # type: ignore[misc]  # a story is told anew, in place
-        self.step = step
-        self.started = time.time()
-        self._clock = time.monotonic()
         self._ooms = ooms
+        self._clock = time.monotonic()
 
     def cannot(self, number: int) -> None:
         """The program could not be executed."""

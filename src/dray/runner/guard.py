@@ -32,7 +32,6 @@ class Guard:
         self.reports = reports
         self.umask = umask
         self.prctl = processes.load_prctl()
-        self.step: str = ""
         self.child = 0
         self.story = ends.Story()
         self.pump: _Pump | None = None
@@ -74,8 +73,7 @@ class Guard:
 
     def _start(self, order: dict[str, Any]) -> None:
         """Start one step. What happens next is told by reports."""
-        self.step = order["step"]
-        self.story.began(self.step, processes.oom_kills())
+        self.story = ends.Story(order["step"], processes.oom_kills())
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         output = log
         if order["mask"]:
@@ -136,7 +134,7 @@ class Guard:
                 self._report({"exit": self.story.exit(), "t": self.story.ended})
 
     def _report(self, words: dict[str, Any]) -> None:
-        words["step"] = self.step
+        words["step"] = self.story.step
         try:
             write_all(self.reports, json.dumps(words).encode() + b"\n")
         except BrokenPipeError:

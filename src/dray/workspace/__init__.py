@@ -1,0 +1,22 @@
+"""The facade: submit, follow, look back, cancel, fetch. The SDK and the command line both stand on it."""
+
+from dray.workspace.doctor import Finding
+from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
+from dray.workspace.facade import Workspace
+from dray.workspace.run import Outputs, Run
+from dray.workspace.submission import Plan, Submission
+
+__all__ = [
+    "Ended",
+    "Event",
+    "Finding",
+    "Output",
+    "Outputs",
+    "Plan",
+    "Progress",
+    "Run",
+    "Said",
+    "StateChanged",
+    "Submission",
+    "Workspace",
+]

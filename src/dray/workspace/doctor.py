@@ -1,0 +1,94 @@
+"""What is wrong here, and how to mend it: the findings of `dray doctor` and `dray compute check`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dray.core.durations import show_bytes
+from dray.core.errors import DrayError
+from dray.workspace.python import users_python
+
+if TYPE_CHECKING:
+    from dray.workspace.facade import Workspace
+
+_LITTLE = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: Literal["ok", "warn", "bad"]
+    what: str
+    detail: str
+    hint: str | None = None
+
+
+def examine(workspace: Workspace) -> list[Finding]:
+    """This client, then every compute."""
+    found = [_python(), _users_python(), _history(workspace), _git()]
+    for name in workspace.compute_names():
+        found += check_compute(workspace, name)
+    return found
+
+
+def check_compute(workspace: Workspace, name: str) -> list[Finding]:
+    """Reachable, who, what is there, how much room."""
+    name = workspace.target(name).name
+    try:
+        machine = workspace.describe(name)["machine"]
+    except DrayError as trouble:
+        return [Finding("bad", f"compute {name}", trouble.what + (f" ({trouble.why})" if trouble.why else ""), trouble.hint)]
+    found = [
+        Finding(
+            "ok",
+            f"compute {name}",
+            f"{machine['user']}@{machine['host']}, {machine['os']}, Python {machine['python']}, {machine['cpus']} cores",
+        )
+    ]
+    free = int(machine["disk_free"])
+    if free < _LITTLE:
+        found.append(
+            Finding("warn", f"disk of {name}", f"{show_bytes(free)} free below {machine['root']}", "dray rm RUN...")
+        )
+    else:
+        found.append(Finding("ok", f"disk of {name}", f"{show_bytes(free)} free"))
+    uv = machine["programs"].get("uv") or workspace.target(name).near().get("uv")
+    if uv:
+        found.append(Finding("ok", f"uv for {name}", str(uv)))
+    else:
+        found.append(
+            Finding("warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv")
+        )
+    return found
+
+
+def _python() -> Finding:
+    return Finding("ok", "dray's Python", f"{sys.executable} ({sys.version.split()[0]})")
+
+
+def _users_python() -> Finding:
+    try:
+        path, source = users_python(os.environ)
+        return Finding("ok", "Python of runs", f"{path} (from {source})")
+    except DrayError as trouble:
+        return Finding("warn", "Python of runs", trouble.what, trouble.hint)
+
+
+def _history(workspace: Workspace) -> Finding:
+    try:
+        count = len(workspace.store.runs())
+        return Finding("ok", "history", f"{count} run{'s' * (count != 1)} in {workspace.home}")
+    except DrayError as trouble:
+        return Finding("bad", "history", trouble.what, trouble.hint)
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path:
+        return Finding("ok", "git", path)
+    return Finding("warn", "git", "not found: runs will not name their commit", "install git")

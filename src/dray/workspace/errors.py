@@ -1,0 +1,46 @@
+"""What can go wrong between a wish and a run.
+
+DrayError
+├── RunAlive           a live run cannot be removed
+├── NoPython           no Python for the script on this shell's PATH
+└── BadScript          the script's kind cannot be started
+"""
+
+from __future__ import annotations
+
+from dray.core.errors import DrayError, UsageError, printable
+
+
+class RunAlive(DrayError):
+    """Only ended runs can be forgotten."""
+
+    code = "run-alive"
+
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(f"run {run_id} is {state}", why="a live run is never removed", hint=f"dray cancel {run_id}")
+
+
+class NoPython(UsageError):
+    """There is no Python to start the script with."""
+
+    code = "no-python"
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            "no Python for the script",
+            why=f"{where} holds neither `python` nor `python3`",
+            hint="activate a virtual environment, or add a conda_dependencies.yml to the folder",
+        )
+
+
+class BadScript(UsageError):
+    """Neither a Python nor a shell script, nor executable."""
+
+    code = "bad-script"
+
+    def __init__(self, script: str) -> None:
+        super().__init__(
+            f"do not know how to start `{printable(script)}`",
+            why="it is no .py and no .sh file, and is not executable",
+            hint=f"dray submit -- PROGRAM {printable(script)}",
+        )

@@ -1,0 +1,51 @@
+"""What happens while a run is submitted and followed, as the caller sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dray.core.states import RunState
+from dray.store import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Bytes of a log, in order and each exactly once."""
+
+    stream: str
+    attempt: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The run has got further."""
+
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Something that may take a while: `done` of `total` (bytes or files)."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended, and all it said is here."""
+
+    record: RunRecord
+
+
+Event: TypeAlias = Output | StateChanged | Said | Progress | Ended

@@ -1,0 +1,283 @@
+"""Workspace: a history and the computes it knows. Everything a person can do starts here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dray.core.errors import DrayError, LinkLost, NotStarted, UnknownName
+from dray.core.interfaces import Target
+from dray.core.spec import RunSpec
+from dray.core.states import RunState
+from dray.hosts import Connection
+from dray.runner.frames import PIECE
+from dray.store import Store
+from dray.targets import LocalTarget
+from dray.workspace.events import Event, Progress, Said
+from dray.workspace.following import look
+from dray.workspace.home import default_home
+from dray.workspace.run import Run
+from dray.workspace.submission import Plan, Prepared, Submission
+
+_ALL = Callable[[Event], None]
+
+
+class Workspace:
+    """The embedded workspace: a folder on this machine. Use it as a context manager, or close it, or just let it go."""
+
+    def __init__(self, home: Path | str | None = None, *, targets: Iterable[Target] = ()) -> None:
+        self.home = Path(home).expanduser().absolute() if home else default_home()
+        self._store: Store | None = None
+        self._targets: dict[str, Target] = {"local": LocalTarget(self.home)}
+        self._targets.update({target.name: target for target in targets})
+        self.warnings: list[str] = []
+
+    @property
+    def store(self) -> Store:
+        """The history, opened when first needed."""
+        if self._store is None:
+            self._store = Store.open(self.home)
+        return self._store
+
+    def close(self) -> None:
+        """Close the history."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- computes
+
+    def compute_names(self) -> list[str]:
+        """All computes that can be submitted to."""
+        return list(self._targets)
+
+    def target(self, name: str | None = None) -> Target:
+        """That compute; without a name the default: DRAY_COMPUTE, else local."""
+        wanted = name or os.environ.get("DRAY_COMPUTE") or "local"
+        if wanted not in self._targets:
+            raise UnknownName("compute", wanted, self._targets, hint="dray compute list")
+        return self._targets[wanted]
+
+    def connect(self, compute: str) -> Connection:
+        """A conversation with that compute's machine."""
+        target = self.target(compute)
+        return Connection(target.host, target.root, target.python)
+
+    # -- submit
+
+    def plan(self, submission: Submission) -> Plan:
+        """What a submit would do; starts nothing, stores nothing."""
+        from dray.snapshot import plan
+
+        prepared = Prepared(submission, self.target(submission.compute))
+        walked = plan(prepared.folder)
+        return Plan(
+            compute=prepared.target.name,
+            folder=str(prepared.folder),
+            command=list(prepared.command),
+            script=prepared.is_script,
+            python=prepared.python,
+            python_from=prepared.python_from,
+            environment=prepared.environment,
+            experiment=prepared.experiment,
+            git=prepared.git.answer(),
+            summary=walked.summary(),
+            files=sorted(((f.path, f.bytes) for f in walked.files), key=lambda f: (-f[1], f[0])),
+            left_out=[(item.path, item.rule) for item in walked.left_out],
+        )
+
+    def submit(self, script: str | None = None, *args: str, on: _ALL | None = None, **fields: Any) -> Run:
+        """Send a script (or `command=[...]`) to a compute; returns once the run has begun its life there.
+
+        `fields` are those of Submission: compute, experiment, name, tags, env, secrets, outputs, folder, buffered ...;
+        `timeout` is in seconds.
+        """
+        if "timeout" in fields:
+            fields["timeout_s"] = fields.pop("timeout")
+        unknown = set(fields) - set(Submission.__dataclass_fields__)
+        if unknown:
+            raise UnknownName("submit option", min(unknown), Submission.__dataclass_fields__)
+        for name in ("command", "outputs"):
+            fields[name] = tuple(fields.get(name) or ())
+        wish = Submission(script=os.fspath(script) if script else None, args=tuple(map(str, args)), **fields)
+        return self.submit_planned(wish, on)
+
+    def submit_planned(self, submission: Submission, on: _ALL | None = None) -> Run:
+        """The same, for a Submission."""
+        from dray.snapshot import take
+
+        tell: _ALL = on or (lambda event: None)
+        target = self.target(submission.compute)
+        prepared = Prepared(submission, target)
+        self.store  # noqa: B018  # a history that cannot be written is better known before than after
+        # The machine's runner starts while the folder is read.
+        connection = Connection(target.host, target.root, target.python)
+        try:
+            snapshot = take(
+                prepared.folder, self.home, progress=lambda done, total: tell(Progress("reading the code", done, total))
+            )
+            spec = prepared.spec(snapshot)
+            for line in _header(prepared, spec, snapshot.summary()):
+                tell(Said(line))
+            self.store.create_run(spec)
+            with self.store.submitting(spec.id):
+                self._hand_over(connection, spec, snapshot, submission, tell)
+        except BaseException:
+            connection.close()
+            raise
+        return Run(self, self.store.run(spec.id), connection)
+
+    def _hand_over(
+        self, connection: Connection, spec: RunSpec, snapshot: Any, wish: Submission, tell: _ALL
+    ) -> None:
+        """Bring spec and code to the machine. However it is cut, the run is started once or never, and we know which."""
+        target = self.target(spec.compute)
+        try:
+            request = {"op": "submit", "spec": spec.to_json(), "manifest": snapshot.manifest}
+            connection.ask({**request, "near": target.near(), "secrets": dict(wish.secrets)})
+            header, _ = connection.receive()
+            if "lacks" in header:
+                self.store.set_state(spec.id, RunState.STAGING)
+                _send_blobs(connection, snapshot, header["lacks"], tell)
+                header, _ = connection.receive()
+        except (DrayError, KeyboardInterrupt) as trouble:
+            if self._bury(spec):
+                why = "left before it was handed over" if isinstance(trouble, KeyboardInterrupt) else str(trouble)
+                raise NotStarted(f"run {spec.id} was not started", why=why) from trouble
+            return
+        if not header.get("claimed"):
+            text = str(header.get("text") or "the machine refused it")
+            self.store.set_state(spec.id, RunState.FAILED, {"kind": "not-started", "text": text})
+            self.store.mark_complete(spec.id)
+            raise NotStarted(f"run {spec.id} was not started", why=text)
+
+    def _bury(self, spec: RunSpec) -> bool:
+        """Make sure that the run was not and will not be started. False: it was, and goes on."""
+        try:
+            with self.connect(spec.compute) as connection:
+                answer = connection.call({"op": "never", "run": spec.id, "spec": spec.to_json()})
+        except DrayError as trouble:
+            raise LinkLost(
+                f"run {spec.id} may or may not have been started",
+                why=trouble.what,
+                hint="dray runs    (it finds out as soon as the machine answers)",
+            ) from trouble
+        if "never" not in answer:
+            return False
+        self.store.set_state(spec.id, RunState.FAILED, {"kind": "not-started", "text": "it never reached the machine"})
+        self.store.mark_complete(spec.id)
+        return True
+
+    # -- looking back
+
+    def run(self, word: str = "@last") -> Run:
+        """By id, a unique beginning of one, a name, or `@last`."""
+        return Run(self, self.store.find(word))
+
+    def runs(
+        self,
+        *,
+        experiment: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+        refresh_within_s: float | None = 2.0,
+    ) -> list[Run]:
+        """The history, newest first; active runs are asked after first, for at most so long."""
+        if refresh_within_s:
+            self.refresh(refresh_within_s)
+        return [Run(self, r) for r in self.store.runs(experiment=experiment, status=status, limit=limit)]
+
+    def refresh(self, within_s: float = 2.0) -> None:
+        """Ask every machine with active runs how they stand. Who did not answer is in `warnings`."""
+        self.warnings = []
+        by_compute: dict[str, list[Any]] = {}
+        for record in self.store.runs(active=True):
+            by_compute.setdefault(record.compute, []).append(record)
+        for compute, records in by_compute.items():
+            try:
+                with self.connect(compute) as connection:
+                    look(self.store, connection, records, within_s)
+            except DrayError as trouble:
+                self.warnings.append(f"{compute}: {trouble.what}")
+                for record in records:
+                    self.store.looked(record.id, record.as_of or time.time(), unreachable=trouble.what)
+
+    def rebuild(self, on: _ALL | None = None) -> dict[str, int]:
+        """Make the history again from the run folders of every compute; what is known already is left alone."""
+        tell: _ALL = on or (lambda event: None)
+        found = {"runs": 0, "tombstones": 0}
+        for name in self._targets:
+            with self.connect(name) as connection:
+                answer = connection.call({"op": "list"})
+            # Runs that were never started are told like the others: their tombstones end them.
+            for kind, rows in (("runs", answer["runs"]), ("tombstones", answer["never"])):
+                for count, row in enumerate(rows):
+                    tell(Progress(f"reading {kind} of {name}", count, len(rows)))
+                    spec = RunSpec.from_json(row["spec"])
+                    if not self.store.has(spec.id):
+                        self.store.create_run(spec)
+                    Run(self, self.store.run(spec.id)).refresh()
+                    found[kind] += 1
+        return found
+
+    # -- what is wrong
+
+    def check(self, compute: str) -> list[Any]:
+        """Findings about one compute."""
+        from dray.workspace.doctor import check_compute
+
+        return check_compute(self, compute)
+
+    def describe(self, compute: str) -> dict[str, Any]:
+        """Facts about one compute."""
+        target = self.target(compute)
+        with self.connect(target.name) as connection:
+            machine = connection.call({"op": "probe"})["machine"]
+        return {"name": target.name, "kind": target.kind, "where": target.host.describe(), "machine": machine}
+
+    def doctor(self) -> list[Any]:
+        """Findings about this client and all computes."""
+        from dray.workspace.doctor import examine
+
+        return examine(self)
+
+
+def _header(prepared: Prepared, spec: RunSpec, summary: str) -> list[str]:
+    """The first lines of a submit: what goes where, and with which Python."""
+    named = f" ({spec.name})" if spec.name else ""
+    lines = [f"run {spec.id}{named}: {' '.join(spec.command)[:120]} on {spec.compute}", f"sent: {summary}"]
+    if spec.environment:
+        packages = len(spec.environment.packages)
+        lines.append(f"environment: {spec.environment.source} ({packages} package{'s' * (packages != 1)})")
+    elif prepared.python:
+        lines.append(f"python: {prepared.python} (from {prepared.python_from})")
+    return lines
+
+
+def _send_blobs(connection: Connection, snapshot: Any, lacks: list[str], tell: _ALL) -> None:
+    """Send the contents the machine lacks, in pieces."""
+    sizes = {digest: size for _, digest, size, _ in snapshot.manifest["files"]}
+    total, done = sum(sizes.get(digest, 0) for digest in lacks), 0
+    for digest in lacks:
+        with snapshot.blob_path(digest).open("rb") as file:
+            piece = file.read(PIECE)
+            while True:
+                ahead = file.read(PIECE)
+                connection.ask({"blob": digest, "last": not ahead}, piece)
+                done += len(piece)
+                tell(Progress("sending the code", done, total))
+                if not ahead:
+                    break
+                piece = ahead

@@ -1,0 +1,196 @@
+"""Takes what a machine says of a run into the history, and tells the caller what is new. The one place where both meet.
+
+Read `Follower.events` first. Everything here may be cut at any moment: what was not taken in is sent again next time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dray.core.errors import LinkLost
+from dray.core.states import RunState
+from dray.hosts import Connection
+from dray.store import RunRecord, Store
+from dray.workspace.events import Ended, Event, Output, Said, StateChanged
+
+_BATCH = 4 << 20
+_PIECE = 1 << 20
+_NOT_STARTED = {"kind": "not-started", "text": "it never reached the machine"}
+_GONE = {"kind": "vanished", "text": "its folder is not on the machine any more"}
+_GRACE_FOR_CLIENT_S = 0.2
+
+
+class Follower:
+    """One run, from where the history stands."""
+
+    def __init__(self, store: Store, run_id: str, streams: tuple[str, ...]) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.streams = streams
+        self._tails: dict[tuple[int, str], bytes] = {}
+        self._batch: list[tuple[int, str, int, bytes]] = []
+        self._batch_size = 0
+
+    def stored(self, cursor: Mapping[str, int]) -> Iterator[Output]:
+        """What the history holds of the wanted logs, up to `cursor`."""
+        for key in sorted(cursor, key=_by_attempt):
+            attempt, _, stream = key.partition("/")
+            if stream in self.streams:
+                for start in range(0, cursor[key], _PIECE):
+                    size = min(_PIECE, cursor[key] - start)
+                    data = self.store.read_log(self.run_id, int(attempt), stream, start, size)
+                    yield Output(stream, int(attempt), data)
+
+    def events(self, connection: Connection, cursor: Mapping[str, int], *, wait: bool) -> Iterator[Event]:
+        """What is new on the machine, taken in and told, up to the end (or, without `wait`, up to now)."""
+        connection.ask({"op": "follow", "run": self.run_id, "cursor": dict(cursor), "wait": wait, "streams": [""]})
+        while True:
+            header, body = connection.receive()
+            if "stream" in header:
+                yield from self._told(header, body)
+                # Many small frames are one transaction; a pause in the stream is the time to write.
+                if self._batch_size < _BATCH and connection.has_news(0):
+                    continue
+                self._flush()
+            elif "end" in header:
+                self._finish(header)
+                yield Ended(self.store.run(self.run_id))
+                return
+            elif "idle" in header:
+                self._flush()
+                self.store.looked(self.run_id, time.time())
+                if not wait:
+                    return
+            elif "absent" in header:
+                if settle_absent(self.store, connection, self.run_id):
+                    record = self.store.run(self.run_id)
+                    if record.status.is_ended:
+                        yield Ended(record)
+                    return
+                if not wait:
+                    return
+                # Another client is just about to bring it there.
+                time.sleep(_GRACE_FOR_CLIENT_S)
+                connection.ask({"op": "follow", "run": self.run_id, "cursor": dict(cursor), "streams": [""]})
+            elif "never" in header:
+                self.store.set_state(self.run_id, RunState.FAILED, _NOT_STARTED)
+                yield Ended(self.store.run(self.run_id))
+                return
+
+    def _told(self, header: Mapping[str, Any], body: bytes) -> Iterator[Event]:
+        attempt, stream, offset = int(header["attempt"]), str(header["stream"]), int(header["offset"])
+        if stream.endswith(".jsonl"):
+            tail = self._tails.pop((attempt, stream), b"")
+            data = tail + body
+            whole = data.rfind(b"\n") + 1
+            if data[whole:]:
+                self._tails[attempt, stream] = data[whole:]
+            if whole:
+                self._add(attempt, stream, offset - len(tail), data[:whole])
+            if stream == "state.jsonl":
+                yield from _spoken(data[:whole])
+            return
+        self._add(attempt, stream, offset, body)
+        if stream in self.streams:
+            yield Output(stream, attempt, body)
+
+    def _add(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
+        if self._batch and self._batch[-1][:2] == (attempt, stream):
+            last = self._batch[-1]
+            if last[2] + len(last[3]) == offset and len(last[3]) < _PIECE:
+                self._batch[-1] = (attempt, stream, last[2], last[3] + data)
+                self._batch_size += len(data)
+                return
+        self._batch.append((attempt, stream, offset, data))
+        self._batch_size += len(data)
+
+    def _flush(self) -> None:
+        if self._batch:
+            batch, self._batch, self._batch_size = self._batch, [], 0
+            self.store.ingest_many(self.run_id, batch)
+
+    def _finish(self, header: Mapping[str, Any]) -> None:
+        self._flush()
+        cursor = self.store.cursors(self.run_id)
+        for (attempt, stream), tail in self._tails.items():
+            at = cursor.get(f"{attempt}/{stream}", 0)
+            self.store.ingest(self.run_id, attempt, stream, at, tail, final=True)
+        self.store.end(self.run_id, int(header["attempt"]), header["end"], complete=True)
+
+
+def settle_absent(store: Store, connection: Connection, run_id: str) -> bool:
+    """The machine does not know the run: make that final, unless a client is bringing it there right now (False)."""
+    record = store.run(run_id)
+    if record.status.is_ended:
+        store.mark_complete(run_id)
+        return True
+    if record.status not in (RunState.CREATED, RunState.STAGING):
+        store.set_state(run_id, RunState.LOST, _GONE)
+        store.mark_complete(run_id)
+        return True
+    if store.is_submitting(run_id):
+        return False
+    answer = connection.call({"op": "never", "run": run_id, "spec": record.spec.to_json()})
+    if "never" in answer:
+        store.set_state(run_id, RunState.FAILED, _NOT_STARTED)
+        store.mark_complete(run_id)
+        return True
+    return False  # it has got there in this very moment
+
+
+def look(store: Store, connection: Connection, records: list[RunRecord], within_s: float) -> None:
+    """Ask once how those runs stand: their states and ends, not their logs. Raises LinkLost when there is no answer."""
+    deadline = time.monotonic() + within_s
+    cursors = {r.id: {k: v for k, v in store.cursors(r.id).items() if k.endswith("/state.jsonl")} for r in records}
+    connection.ask({"op": "look", "runs": cursors, "streams": ["state."]})
+    absent = []
+    followers = {r.id: Follower(store, r.id, ()) for r in records}
+    while True:
+        if not connection.has_news(max(0.0, deadline - time.monotonic())):
+            raise LinkLost(f"{connection.where} did not answer within {within_s:g} s")
+        header, body = connection.receive()
+        run_id = str(header.get("run") or header.get("absent") or header.get("never") or "")
+        if "done" in header:
+            break
+        if run_id not in followers:
+            continue
+        follower = followers[run_id]
+        if "stream" in header:
+            list(follower._told(header, body))
+        elif "end" in header:
+            follower._flush()
+            store.end(run_id, int(header["attempt"]), header["end"], complete=False)
+        elif "idle" in header:
+            follower._flush()
+            store.looked(run_id, time.time())
+        elif "absent" in header:
+            absent.append(run_id)
+        elif "never" in header:
+            store.set_state(run_id, RunState.FAILED, _NOT_STARTED)
+            store.mark_complete(run_id)
+    for run_id in absent:
+        settle_absent(store, connection, run_id)
+
+
+def _spoken(lines: bytes) -> Iterator[Event]:
+    """States and notes in whole lines of the runner's stream."""
+    for line in lines.split(b"\n"):
+        try:
+            event = json.loads(line)
+            kind, data = event["type"], event["data"]
+            if kind == "state":
+                yield StateChanged(RunState(data["state"]))
+            elif kind == "note":
+                yield Said(str(data["text"]))
+            elif kind == "environment" and data.get("built_s"):
+                yield Said(f"environment built in {data['built_s']:g} s")
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def _by_attempt(key: str) -> tuple[int, str]:
+    attempt, _, stream = key.partition("/")
+    return int(attempt), stream

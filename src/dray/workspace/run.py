@@ -1,0 +1,359 @@
+"""One run, as the SDK and the command line see it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dray.core.errors import DrayError, LinkLost, UnknownName, printable
+from dray.core.states import RunState
+from dray.hosts import Connection
+from dray.store import RunRecord, Series
+from dray.workspace.errors import RunAlive
+from dray.workspace.events import Ended, Event, Output, Progress, StateChanged
+from dray.workspace.explain import explain
+from dray.workspace.following import Follower
+from dray.workspace.submission import me
+
+if TYPE_CHECKING:
+    from dray.workspace.facade import Workspace
+
+SCRIPT_LOG = "log.script"
+_OUTPUTS = "outputs/"
+
+
+class Run:
+    """A run of the history. Reading attributes reads the history; `refresh` and `follow` ask the machine."""
+
+    def __init__(
+        self, workspace: Workspace, record: RunRecord, connection: Connection | None = None
+    ) -> None:
+        self._workspace = workspace
+        self._store = workspace.store
+        self.record = record
+        self.id = record.id
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.name or self.record.experiment} {self.status}>"
+
+    # -- how it stands
+
+    @property
+    def name(self) -> str | None:
+        """The name it was given."""
+        return self.record.name
+
+    @property
+    def status(self) -> RunState:
+        """As of the last look."""
+        return self.record.status
+
+    @property
+    def reason(self) -> dict[str, Any] | None:
+        """Why it ended."""
+        return self.record.reason
+
+    @property
+    def exit_code(self) -> int | None:
+        """The script's own, if it ended by itself."""
+        return self.record.exit_code
+
+    @property
+    def ended(self) -> bool:
+        """Nothing will happen any more."""
+        return self.record.status.is_ended
+
+    def _reread(self) -> None:
+        self.record = self._store.run(self.id)
+
+    def refresh(self, everything: bool = True) -> Run:
+        """Ask the machine and take in what is new; costs nothing once the run is complete here."""
+        if self.record.complete or (self.ended and not everything):
+            return self
+        for _ in self._live(streams=(), wait=False):
+            continue
+        self._reread()
+        return self
+
+    # -- following
+
+    def follow(self, *, streams: tuple[str, ...] = (SCRIPT_LOG,), wait: bool = True) -> Iterator[Event]:
+        """Everything from the first byte on, then live up to the end. Leaving early harms nothing."""
+        follower = Follower(self._store, self.id, streams)
+        cursor = self._store.cursors(self.id)
+        self._reread()
+        yield from follower.stored(cursor)
+        if self.record.complete:
+            yield Ended(self.record)
+            return
+        if not self.ended:
+            yield StateChanged(self.record.status)
+        yield from self._live(streams=streams, wait=wait, cursor=cursor)
+
+    def _live(
+        self, *, streams: tuple[str, ...], wait: bool, cursor: Mapping[str, int] | None = None
+    ) -> Iterator[Event]:
+        follower = Follower(self._store, self.id, streams)
+        connection = self._take_connection()
+        shown = self.record.status
+        try:
+            at = cursor if cursor is not None else self._store.cursors(self.id)
+            for event in follower.events(connection, at, wait=wait):
+                if isinstance(event, StateChanged):
+                    if event.state is shown:
+                        continue
+                    shown = event.state
+                if isinstance(event, Ended):
+                    self.record = event.record
+                yield event
+        except LinkLost:
+            self._store.looked(self.id, time.time(), unreachable=connection.where)
+            raise
+        finally:
+            connection.close()
+
+    def _take_connection(self) -> Connection:
+        connection, self._connection = self._connection, None
+        return connection or self._workspace.connect(self.record.compute)
+
+    def wait(self, show_output: bool = False, timeout: float | None = None) -> Run:
+        """Until the run has ended. With `show_output` its log goes to stdout. TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if deadline is not None:
+            while not self.refresh(everything=False).ended:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"run {self.id} is still {self.status} after {timeout:g} s")
+                time.sleep(0.1)
+        for event in self.follow(streams=(SCRIPT_LOG,) if show_output else ()):
+            if isinstance(event, Output):
+                sys.stdout.write(event.data.decode(errors="replace"))
+                sys.stdout.flush()
+        return self
+
+    def detach(self) -> None:
+        """Let go of the connection that the submit left open."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    # -- what it said
+
+    @property
+    def metrics(self) -> Mapping[str, Series]:
+        """Full histories by name."""
+        return self.refresh()._store.metrics(self.id)
+
+    def latest(self) -> dict[str, tuple[float, int | None]]:
+        """(value, step) of the last point of each metric."""
+        return self._store.latest(self.id)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As the script logged them."""
+        return self.refresh()._store.params(self.id)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """From the submit and from the script."""
+        return self.refresh()._store.tags(self.id)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """What was logged with `log_table`."""
+        return self.refresh()._store.tables(self.id)
+
+    def images(self) -> list[dict[str, Any]]:
+        """What was logged with `log_image`."""
+        return self.refresh()._store.images(self.id)
+
+    def log_streams(self) -> list[str]:
+        """Names of the logs there are: `log.script`, `log.environment`."""
+        return sorted({stream for _, stream in self.refresh()._store.log_streams(self.id)})
+
+    def log(self, stream: str = SCRIPT_LOG) -> bytes:
+        """A log's bytes, of all attempts."""
+        self._check_stream(stream)
+        store = self._store
+        return b"".join(
+            store.read_log(self.id, attempt, name, 0, store.log_size(self.id, attempt, name))
+            for attempt, name in store.log_streams(self.id)
+            if name == stream
+        )
+
+    def tail(self, lines: int, stream: str = SCRIPT_LOG) -> bytes:
+        """The last lines of a log."""
+        self._check_stream(stream)
+        attempts = [attempt for attempt, name in self._store.log_streams(self.id) if name == stream]
+        return self._store.tail(self.id, attempts[-1], stream, lines) if attempts else b""
+
+    def _check_stream(self, stream: str) -> None:
+        known = self.log_streams()
+        if stream not in known and stream != SCRIPT_LOG:
+            raise UnknownName("log", stream.removeprefix("log."), [name.removeprefix("log.") for name in known])
+
+    @property
+    def outputs(self) -> Outputs:
+        """What it left behind."""
+        return Outputs(self)
+
+    def explain(self) -> list[str]:
+        """Sentences that spare the user a search: what was left out and then missed, what lies elsewhere."""
+        return explain(self.record, self.tail(200) if self.record.exit_code else b"")
+
+    # -- acts
+
+    def cancel(self, grace_s: float = 10.0) -> RunState:
+        """Ask for the end: SIGTERM to all, SIGKILL after `grace_s`. Returns the state right after asking."""
+        self.refresh(everything=False)
+        if self.ended:
+            return self.status
+        with self._workspace.connect(self.record.compute) as connection:
+            answer = connection.call({"op": "cancel", "run": self.id, "grace": grace_s, "by": me()})
+        if "end" in answer or "absent" in answer:
+            self.refresh()
+        return self.status
+
+    def remove(self) -> None:
+        """Forget the run, here and on its machine. Raises RunAlive for a live one."""
+        self.refresh(everything=False)
+        if not self.ended:
+            raise RunAlive(self.id, str(self.status))
+        with self._workspace.connect(self.record.compute) as connection:
+            if "refused" in connection.call({"op": "remove", "run": self.id}):
+                raise RunAlive(self.id, "still alive on its machine")
+        self._store.remove(self.id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `dray show --json`."""
+        record, spec = self.record, self.record.spec
+        host = dict(record.host or {})
+        return {
+            "id": record.id,
+            "name": record.name,
+            "experiment": record.experiment,
+            "compute": record.compute,
+            "status": str(record.status),
+            "reason": record.reason,
+            "exit_code": record.exit_code,
+            "signal": record.signal,
+            "command": list(spec.command),
+            "script": spec.command[0] if spec.script else None,
+            "created": record.created,
+            "started": record.started,
+            "ended": record.ended,
+            "duration_s": record.duration_s,
+            "host": host or None,
+            "folder": spec.folder,
+            "snapshot": {"digest": spec.snapshot, "files": spec.files, "bytes": spec.bytes},
+            "git": dict(spec.git) if spec.git else None,
+            "environment": {
+                **(record.environment or {"python": spec.python}),
+                "spec": spec.environment.to_json() if spec.environment else None,
+            },
+            "params": self.params,
+            "tags": self.tags,
+            "metrics": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.latest().items())},
+            "outputs": [{"path": p, "bytes": n} for p, n in self.outputs.known()],
+            "logs": self.log_streams(),
+            "attempts": record.attempts,
+            "notes": list(record.notes),
+            "leftovers": (record.end or {}).get("leftovers", []),
+            "timeout_s": spec.timeout_s,
+            "submitted_by": spec.submitted_by,
+            "as_of": record.as_of,
+            "unreachable": record.unreachable,
+        }
+
+
+class Outputs:
+    """The files of a run: what it wrote to `outputs/`, and what `--outputs` named."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def known(self) -> list[tuple[str, int]]:
+        """What the end says, without asking the machine."""
+        files = ((self._run.record.end or {}).get("outputs") or {}).get("files") or []
+        return [(_shown(str(path)), int(size)) for path, size in files]
+
+    def list(self) -> list[tuple[str, int]]:
+        """(path, bytes), paths relative to outputs/."""
+        told = (self._run.record.end or {}).get("outputs")
+        if told and told.get("count") == len(told.get("files") or []):
+            return self.known()
+        with self._run._workspace.connect(self._run.record.compute) as connection:
+            answer = connection.call({"op": "files", "run": self._run.id})
+        return [(_shown(str(path)), int(size)) for path, size in answer.get("files") or []]
+
+    def fetch(self, path: str, to: str | Path = ".") -> Path:
+        """Bring one file into the folder `to`; returns where it is."""
+        return self.fetch_all([path], to)[0]
+
+    def fetch_all(
+        self, paths: Sequence[str] | None, to: str | Path, on: Callable[[Event], None] | None = None
+    ) -> list[Path]:
+        """Bring some files, or all, into the folder `to`; each is checked by its digest."""
+        there = dict(self.list())
+        wanted = [p.removeprefix(_OUTPUTS) for p in paths] if paths else list(there)
+        for path in wanted:
+            if path not in there:
+                raise UnknownName("output", path, there)
+        total, done, fetched = sum(there[p] for p in wanted), 0, []
+        with self._run._workspace.connect(self._run.record.compute) as connection:
+            for path in wanted:
+                place = landing_place(Path(to), path)
+                for size in _bring(connection, self._run.id, path, place):
+                    done += size
+                    if on:
+                        on(Progress(f"fetching {path}", done, total))
+                fetched.append(place)
+        return fetched
+
+
+def landing_place(folder: Path, path: str) -> Path:
+    """Where the remote `path` goes below `folder`: never outside, never through a link."""
+    parts = path.split("/")
+    if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise DrayError(f"the machine named an output `{printable(path)}`", why="that would be written outside the folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    parent = folder.joinpath(*parts[:-1])
+    parent.mkdir(parents=True, exist_ok=True)
+    if not parent.resolve().is_relative_to(folder.resolve()):
+        raise DrayError(f"`{printable(str(parent))}` leads out of {folder}", why="a link there points elsewhere")
+    return parent / parts[-1]
+
+
+def _bring(connection: Connection, run_id: str, path: str, place: Path) -> Iterator[int]:
+    """Fetch one file, yielding the sizes of its pieces; it appears whole or not at all."""
+    beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
+    seen = hashlib.sha256()
+    connection.ask({"op": "fetch", "run": run_id, "path": _wire(connection, run_id, path), "offset": 0})
+    try:
+        with beside.open("wb") as file:
+            while True:
+                header, body = connection.receive()
+                if "fetched" in header:
+                    break
+                file.write(body)
+                seen.update(body)
+                yield len(body)
+        if header.get("sha256") != seen.hexdigest():
+            raise DrayError(f"`{printable(path)}` arrived damaged", hint=f"dray outputs {run_id} --to DIR")
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _wire(connection: Connection, run_id: str, path: str) -> str:
+    """The machine's name of an output: below outputs/, unless only the code folder has it."""
+    files = {str(p) for p, _ in connection.call({"op": "files", "run": run_id}).get("files") or []}
+    return _OUTPUTS + path if _OUTPUTS + path in files else path
+
+
+def _shown(path: str) -> str:
+    return path.removeprefix(_OUTPUTS)

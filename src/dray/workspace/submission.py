@@ -1,0 +1,198 @@
+"""From what a person asked for to what will be run: Submission -> Plan and RunSpec, before anything is sent."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dray.core.errors import UsageError, printable
+from dray.core.ids import new_run_id
+from dray.core.interfaces import Target
+from dray.core.spec import Environment, RunSpec
+from dray.workspace.errors import BadScript
+from dray.workspace.git import GitQuestion
+from dray.workspace.python import users_python
+
+_MOST_LEFT_OUT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Everything a submit can say, as plain data."""
+
+    script: str | None = None
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    compute: str | None = None
+    folder: str | None = None
+    experiment: str | None = None
+    name: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    outputs: tuple[str, ...] = ()
+    environment: str | None = None
+    """None: the nearest conda_dependencies.yml, if any; "none": none; else a file."""
+    buffered: bool = False
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a submit would do."""
+
+    compute: str
+    folder: str
+    command: list[str]
+    script: bool
+    python: str | None
+    python_from: str
+    environment: Environment | None
+    experiment: str
+    git: dict[str, Any] | None
+    summary: str
+    files: list[tuple[str, int]]
+    left_out: list[tuple[str, str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--dry-run --json`."""
+        return {
+            "compute": self.compute,
+            "folder": self.folder,
+            "command": self.command,
+            "python": self.python,
+            "python_from": self.python_from,
+            "environment": self.environment.to_json() if self.environment else None,
+            "experiment": self.experiment,
+            "git": self.git,
+            "summary": self.summary,
+            "files": [{"path": p, "bytes": n} for p, n in self.files],
+            "left_out": [{"path": p, "rule": r} for p, r in self.left_out],
+        }
+
+
+class Prepared:
+    """A submission whose folder, command, Python and environment are known; the code is not read yet."""
+
+    def __init__(self, wish: Submission, target: Target) -> None:
+        from dray.snapshot import find_code_folder
+
+        if bool(wish.script) == bool(wish.command):
+            raise UsageError("name a script, or a command after `--`", hint="dray submit train.py")
+        self.wish = wish
+        self.target = target
+        cwd = Path(wish.cwd or os.getcwd())
+        explicit = (cwd / wish.folder).absolute() if wish.folder else None
+        script = cwd / wish.script if wish.script else None
+        self.folder = find_code_folder(script or cwd / "command", cwd, explicit) if script else explicit or cwd
+        self.git = GitQuestion(self.folder)
+        self.is_script = script is not None
+        if script is None:
+            self.command = wish.command
+        else:
+            # Where the script lies is asked of the folder and not of the links on the way to it.
+            relative = os.path.relpath(os.path.abspath(script), self.folder)
+            self.command = (Path(relative).as_posix(), *wish.args)
+            if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
+                raise BadScript(str(wish.script))
+        self.environment, self.python, self.python_from = self._python(script)
+        _check_words(wish)
+
+    def _python(self, script: Path | None) -> tuple[Environment | None, str | None, str]:
+        from dray.environments import find_environment_file, read_environment
+
+        chosen = self.wish.environment
+        file: Path | None = None
+        if chosen is None:
+            file = find_environment_file((script or self.folder / "x").parent, self.folder)
+        elif chosen != "none":
+            file = Path(self.wish.cwd or os.getcwd()) / chosen
+        if file is not None:
+            return read_environment(file), None, "environment"
+        if not self.target.is_here:
+            return None, None, "machine"
+        needs_one = self.is_script and self.command[0].endswith(".py")
+        try:
+            return None, *users_python(os.environ)
+        except UsageError:
+            if needs_one:
+                raise
+            return None, None, "PATH"
+
+    @property
+    def experiment(self) -> str:
+        """Named, or after the code folder."""
+        return self.wish.experiment or self.folder.name or "default"
+
+    def spec(self, snapshot: Any) -> RunSpec:
+        """The RunSpec for that snapshot."""
+        wish = self.wish
+        return RunSpec(
+            id=new_run_id(),
+            token=os.urandom(12).hex(),
+            experiment=self.experiment,
+            compute=self.target.name,
+            command=tuple(self.command),
+            script=self.is_script,
+            name=wish.name,
+            created=time.time(),
+            submitted_by=me(),
+            folder=str(self.folder),
+            snapshot=snapshot.digest,
+            files=snapshot.files,
+            bytes=snapshot.bytes,
+            left_out=tuple((item.path, item.rule) for item in snapshot.left_out[:_MOST_LEFT_OUT]),
+            git=self.git.answer(),
+            python=self.python,
+            environment=self.environment,
+            env=dict(wish.env),
+            secrets=tuple(wish.secrets),
+            tags=dict(wish.tags),
+            timeout_s=wish.timeout_s,
+            outputs=tuple(wish.outputs),
+            buffered=wish.buffered,
+        )
+
+
+def me() -> str:
+    """Who submits, from where: `ana@laptop`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{platform.node() or 'here'}"
+
+
+def _check_words(wish: Submission) -> None:
+    """Refuse what could not be told apart, or not be written, later."""
+    for kind, text in (("name", wish.name), ("experiment", wish.experiment)):
+        if text is None:
+            continue
+        if not text.strip() or not text.isprintable() or len(text) > 200 or text.startswith(("@", "-")):
+            raise UsageError(
+                f"`{printable(text[:80])}` cannot be a {kind}",
+                why="it has to be 1 to 200 printable characters, not beginning with @ or -",
+            )
+    for name in (*wish.env, *wish.secrets):
+        if not name or "=" in name or "\0" in name or not name.isprintable():
+            raise UsageError(f"`{printable(name)}` cannot be the name of an environment variable")
+    for name, value in (*wish.env.items(), *wish.secrets.items()):
+        if "\0" in value:
+            raise UsageError(f"the value of `{name}` holds a NUL byte", why="no environment variable can")
+    both = sorted(set(wish.env) & set(wish.secrets))
+    if both:
+        raise UsageError(f"`{both[0]}` is given as a secret and as a plain variable")
+    if wish.timeout_s is not None and wish.timeout_s <= 0:
+        raise UsageError("a timeout has to be longer than nothing")
+    for pattern in wish.outputs:
+        if pattern.startswith("/") or ".." in pattern.split("/") or not pattern.strip():
+            raise UsageError(
+                f"`{printable(pattern)}` cannot name outputs", why="it has to be a pattern inside the code folder"
+            )
