@@ -1,7 +1,7 @@
 """Writes the pages that the code itself can tell, and checks that links lead somewhere.
 
-docs/reference/cli.md from the commands, docs/reference/python.md from the docstrings, and in docs/errors.md one heading
-for each error code; what a person wrote below a heading stays. With `--check` nothing is written, and a page that is
+docs/reference/cli.md from the commands, docs/reference/python.md from the docstrings, docs/decisions/index.md from the
+titles of the decisions, and in docs/errors.md one heading for each error code; what a person wrote below a heading stays. With `--check` nothing is written, and a page that is
 not what the code says, or a link to nowhere, is an error.
 """
 
@@ -19,6 +19,8 @@ from typing import Any
 import click
 
 import dray
+from dray.cli.commands import NAME, help_text
+from dray.cli.group import root
 from dray.core.errors import DrayError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,13 +28,15 @@ DOCS = ROOT / "docs"
 CLI = DOCS / "reference" / "cli.md"
 API = DOCS / "reference" / "python.md"
 ERRORS = DOCS / "errors.md"
+DECISIONS = DOCS / "decisions"
 WRITTEN = "<!-- written by `./dev docs` from the code; change it there -->\n"
 
 
 def main(words: Sequence[str]) -> int:
     """Write, or with `--check` compare; 1 when something does not fit."""
     pages = {CLI: cli_page(), API: api_page(), ERRORS: errors_page(ERRORS.read_text())}
-    trouble = list(dead_links())
+    pages[DECISIONS / "index.md"] = decisions_page()
+    trouble: list[str] = []
     for path, page in pages.items():
         if "--check" in words:
             if not path.exists() or path.read_text() != page:
@@ -40,6 +44,7 @@ def main(words: Sequence[str]) -> int:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(page)
+    trouble += dead_links()
     for sentence in trouble:
         print(sentence, file=sys.stderr)
     return 1 if trouble else 0
@@ -50,14 +55,10 @@ def main(words: Sequence[str]) -> int:
 
 def cli_page() -> str:
     """Every command with its help."""
-    from dray.cli.main import cli
-
-    parts = [f"# Commands\n\n{WRITTEN}"]
-    for path, command in commands(cli, "dray"):
-        if not command.hidden:
-            parts.append(
-                f"{'#' * (path.count(' ') + 1)} {path}\n\n```text\n{help_text(path, command)}\n```\n"
-            )
+    parts = [f"# Commands\n\n{WRITTEN}\n```text\n{help_text().strip()}\n```\n"]
+    for path, command in commands(root, NAME):
+        if not command.hidden and command is not root:
+            parts.append(f"{'#' * (path.count(' ') + 1)} {path}\n\n```text\n{own_help(path, command)}\n```\n")
     return "\n".join(parts)
 
 
@@ -72,7 +73,7 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
                 yield from commands(inner, f"{path} {name}")
 
 
-def help_text(path: str, command: click.Command) -> str:
+def own_help(path: str, command: click.Command) -> str:
     """What `--help` prints, 100 columns wide, whatever the terminal."""
     context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100, color=False)
     return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
@@ -166,6 +167,18 @@ def error_sentence(kind: type[DrayError]) -> str:
     """What the class says of itself."""
     first = docstring(kind).split("\n\n", maxsplit=1)[0].replace("\n", " ")
     return f"{first} *(`{kind.__module__}.{kind.__name__}`, exit code {kind.exit_code})*"
+
+
+# The decisions
+
+
+def decisions_page() -> str:
+    """All decisions by number, with their titles."""
+    lines = [f"# Decisions\n\n{WRITTEN}\nOne page for each; never rewritten, only replaced by a later one.\n"]
+    for path in sorted(DECISIONS.glob("[0-9]*.md")):
+        title = path.read_text().partition("\n")[0].lstrip("# ").strip()
+        lines.append(f"- [{re.split(r'  +', title)[0]}]({path.name})")
+    return "\n".join(lines) + "\n"
 
 
 # Links

@@ -59,7 +59,7 @@ def only_one() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another shell is setting up dray here; waiting for it ...\n")
+            say("another shell is making .venv here; waiting for it ...\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -20,7 +20,7 @@ _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 _CSI = re.compile(rb"\[[\x20-\x3f]{0,%d}" % CSI_LIMIT)
 _SHORT = re.compile(rb"[\x20-\x2f]{0,%d}" % CSI_LIMIT)
 # A-H a d e f `: cursor; J K: erase (without 3, which would take the scroll-back); m: colours; s u: save, restore.
-_GOOD_CSI = re.compile(rb"\[(?:[0-9;]*[A-HKade-f`]|[0-2]?J|[0-9;:]*m|[su])")
+_GOOD_CSI = re.compile(rb"\[(?:[0-9;]{0,126}[A-HKade-f`]|[0-2]?J|[0-9;:]{0,126}m|[su])")
 _ESCAPES = re.compile(rb"\x1b(?:%s)" % _GOOD_CSI.pattern)
 _GOOD_SHORT = frozenset(b"78DEM")  # save and restore the cursor; one line down, next line, one line up
 _STRINGS = frozenset(b"]P^_X")  # OSC, DCS, PM, APC, SOS: everything up to a terminator belongs to them

@@ -103,6 +103,8 @@ def _write(folder: Path, text: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"traceback-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     # Words of the command line may be in it: for the user's eyes only.
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="backslashreplace") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="backslashreplace"
+    ) as file:
         file.write(text)
     return path

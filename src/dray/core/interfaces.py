@@ -31,7 +31,9 @@ class ByteChannel(Protocol):
 class Host(Protocol):
     """A machine that can be reached."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As the compute is called."""
 
     def open(self, word: str) -> ByteChannel:
         """Start `sh -c word` over there. Raises DrayError when the machine cannot be reached."""
@@ -43,13 +45,25 @@ class Host(Protocol):
 class Target(Protocol):
     """A compute: a host and how runs are started on it."""
 
-    name: str
-    kind: str
-    host: Host
-    root: str | None
-    """dray's folder on that machine; None: the runner's default."""
-    python: str | None
-    """The Python that runs the runner there; None: `python3`."""
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
+    def kind(self) -> str:
+        """`local`, `vm` ..."""
+
+    @property
+    def host(self) -> Host:
+        """The way to its machine."""
+
+    @property
+    def root(self) -> str | None:
+        """dray's folder on that machine; None: the runner's default."""
+
+    @property
+    def python(self) -> str | None:
+        """The Python that runs the runner there; None: `python3`."""
 
     @property
     def is_here(self) -> bool:

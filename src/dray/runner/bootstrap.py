@@ -1,6 +1,7 @@
 # The first program of a channel: greets, finds or unpacks the runner, hands over. Sent as text; see `hosts/connection.py`.
 # Written in the oldest syntax that any python3 reads, so that a too old one gets a sentence and not a SyntaxError.
 # Above this text the client puts:  NONCE = "..."; DIGEST = "..."; ROOT = "..." or None
+# mypy: ignore-errors
 import os
 import sys
 

@@ -49,7 +49,8 @@ class Guard:
             waiting = [self.orders, wake_r] + ([self.pump.source] if self.pump else [])
             ready, _, _ = select.select(waiting, [], [])
             if self.pump and self.pump.source in ready and not self.pump.move():
-                self.pump = self.pump.close()
+                self.pump.close()
+                self.pump = None
             if wake_r in ready:
                 os.read(wake_r, 4096)
                 self._reap()

@@ -161,9 +161,10 @@ class Runner:
         python = self._python()
         if self._asked():
             raise environment.Stopped
+        argv = self._argv(python)
         step = {
             "step": "script",
-            "argv": self._argv(python),
+            "argv": argv,
             "env": self._env(python),
             "cwd": self.folder.code,
             "log": os.path.join(self.folder.streams(self.number), "log.script"),
@@ -171,7 +172,7 @@ class Runner:
         }
         seen = self._run(step, announce=True)
         if "cannot" in seen:
-            return self._cannot_start(step["argv"][0], seen["cannot"])
+            return self._cannot_start(argv[0], seen["cannot"])
         return self._finish(seen)
 
     # -- what is needed

@@ -32,7 +32,7 @@ def survey(folder: RunFolder) -> dict[str, Any]:
 
 def listing(folder: RunFolder, globs: list[str]) -> list[list[Any]]:
     """[path, bytes] of all results: below outputs/, and what the globs name. Paths are relative to code/."""
-    found = {}
+    found: dict[str, None] = {}
     for path in _walk(folder.code, OUTPUTS):
         found[path] = None
     if globs:

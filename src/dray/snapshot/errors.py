@@ -26,7 +26,9 @@ class NoSuchScript(UsageError):
 
     code = "no-such-script"
 
-    def __init__(self, script: str, folder: str, names: Sequence[str] | None, *, is_folder: bool = False) -> None:
+    def __init__(
+        self, script: str, folder: str, names: Sequence[str] | None, *, is_folder: bool = False
+    ) -> None:
         """`names`: the files in `folder`, where the script was looked for; None when there is no such folder."""
         near = nearest(script.rpartition("/")[2], names or ())
         if is_folder:
@@ -49,7 +51,8 @@ class NoSuchFolder(UsageError):
 
     def __init__(self, folder: str, *, is_file: bool) -> None:
         super().__init__(
-            f"`--dir {printable(folder)}` is not a folder", why="it is a file" if is_file else "it does not exist"
+            f"`--dir {printable(folder)}` is not a folder",
+            why="it is a file" if is_file else "it does not exist",
         )
 
 
@@ -73,7 +76,8 @@ class BadLimit(UsageError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"DRAY_SNAPSHOT_LIMIT=`{printable(text)}` is not a size", why="sizes look like 500MB, 40GB or 1.5TB"
+            f"DRAY_SNAPSHOT_LIMIT=`{printable(text)}` is not a size",
+            why="sizes look like 500MB, 40GB or 1.5TB",
         )
 
 

@@ -63,7 +63,8 @@ def _nearest_project(wanted: str, here: str) -> str:
 
 def _below(folder: str, path: str) -> str | None:
     """First as written, because a link inside the folder may lead out; then by where the parents really are,
-    because one of the two may have been named through a link (`/home/ana` for `/data/home/ana`)."""
+    because one of the two may have been named through a link (`/home/ana` for `/data/home/ana`).
+    """
     real_parent = os.path.realpath(os.path.dirname(path))
     for base, full in (
         (folder, path),

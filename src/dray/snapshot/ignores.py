@@ -45,7 +45,9 @@ class RuleFile:
 class Rules:
     """The rule files that hold in one folder, deepest first."""
 
-    def __init__(self, files: tuple[RuleFile, ...], always: frozenset[str], *, nested: bool, kind: str) -> None:
+    def __init__(
+        self, files: tuple[RuleFile, ...], always: frozenset[str], *, nested: bool, kind: str
+    ) -> None:
         self.files = files
         self.always = always
         """Names that the walk wants to look at whatever the rules say."""
@@ -93,12 +95,15 @@ class Rules:
                 if pattern.dir_only and not is_dir:
                     continue
                 if pattern.matches(name if pattern.by_name else below):
-                    return None if pattern.negated else f"{file.shown}:{pattern.line} ({pattern.source})"
+                    return None if pattern.negated else f"{file.shown}:{pattern.line} ({pattern.text})"
         return None
 
 
 def _leads_here(pattern: Pattern, steps: list[str]) -> bool:
-    return all(wanted == step or loose(wanted)[0] != "name" for wanted, step in zip(pattern.segments, steps, strict=False))
+    return all(
+        wanted == step or loose(wanted)[0] != "name"
+        for wanted, step in zip(pattern.segments, steps, strict=False)
+    )
 
 
 def _probe(segments: Iterable[str], always: frozenset[str]) -> Probe:
@@ -116,7 +121,8 @@ def _probe(segments: Iterable[str], always: frozenset[str]) -> Probe:
 
 def _of_repository(root: str) -> list[RuleFile]:
     """The files of git that hold at `root`, deepest first: its own, those of its parents up to the repository's top, and
-    the repository's `info/exclude`. Outside of a repository: its own alone."""
+    the repository's `info/exclude`. Outside of a repository: its own alone.
+    """
     found: list[RuleFile] = []
     own = _read(os.path.join(root, ".gitignore"))
     if own is not None:
@@ -155,10 +161,10 @@ def _parse(text: str, shown: str, lead: str, cut: int) -> RuleFile:
 
 
 def _read(path: str) -> str | None:
-    """The file's text, or None when it is not there; other trouble is the user's to know."""
+    """The file's text; None when it is not there, or cannot be read: then `take` complains, as it travels itself."""
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except OSError:
         return None
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")

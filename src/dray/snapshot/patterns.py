@@ -18,26 +18,29 @@ _SPECIAL = frozenset("*?[\\")
 class Pattern:
     """One line. `segments` has one entry for a pattern that matches at any depth, by name alone."""
 
-    __slots__ = ("by_name", "dir_only", "is_plain", "line", "negated", "segments", "source", "_exact")
+    __slots__ = ("_exact", "_kind", "_text", "by_name", "dir_only", "line", "negated", "segments", "text")
 
-    def __init__(self, source: str, line: int, text: str) -> None:
-        self.source = source
-        """The pattern as it stands in the file."""
+    def __init__(self, line: int, text: str) -> None:
         self.line = line
+        self.text = text
+        """The pattern as it stands in the file."""
         self.negated = text.startswith("!")
         text = text[self.negated :]
         self.dir_only = text.endswith("/")
         text = text[:-1] if self.dir_only else text
         self.by_name, self.segments = _split(text)
-        self.is_plain = all(_is_plain(s) for s in self.segments)
-        self._exact: re.Pattern[str] | None | bool = None
+        self._text = "/".join(self.segments)
+        self._kind = loose(self._text)[0] if self.by_name or _is_plain(self._text) else "regex"
+        self._exact: re.Pattern[str] | bool | None = None
 
     def matches(self, path: str) -> bool:
         """`path`: the entry's name if `by_name`, else its path below the pattern's folder."""
-        if self.is_plain:
-            return path == "/".join(self.segments)
+        if self._kind == "name":
+            return path == self._text
+        if self._kind == "suffix":
+            return path.endswith(self._text[1:])
         if self._exact is None:
-            self._exact = _translate("/".join(self.segments)) or False
+            self._exact = _translate(self._text) or False
         if isinstance(self._exact, bool) or self._exact.fullmatch(path) is None:
             return False
         # A bracket such as [!a] takes a slash in pathspec's regex, never in git's.
@@ -49,9 +52,9 @@ def parse_line(source: str, line: int) -> Pattern | None:
     if source.startswith("#"):
         return None
     text = _without_trailing_spaces(source.removesuffix("\r"))
-    if text.strip("!/") == "" and text.count("!") < 2:
+    if not text.removeprefix("!").removesuffix("/").removeprefix("/"):
         return None
-    return Pattern(text, line, text)
+    return Pattern(line, text)
 
 
 def loose(segment: str) -> tuple[str, str]:
@@ -82,7 +85,9 @@ def _is_plain(segment: str) -> bool:
 
 def _split(text: str) -> tuple[bool, list[str]]:
     """(matches by name alone, segments), with the many ways to write one thing reduced to one."""
-    text = text.replace("\\/", "/")  # a slash cannot be quoted
+    text = re.sub(
+        r"\\(.)", lambda quoted: "/" if quoted[1] == "/" else quoted[0], text
+    )  # a slash needs no quotes
     if "/" not in text:
         return True, ["*" if _is_stars(text) else text]
     segments: list[str] = []
@@ -123,7 +128,9 @@ def _translate(glob: str) -> re.Pattern[str] | None:
         if source is None:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # `[[` in a bracket: Python may change its mind one day
+            warnings.simplefilter(
+                "ignore", FutureWarning
+            )  # `[[` in a bracket: Python may change its mind one day
             # pathspec lets a pattern match what lies below the match, too. The walk prunes, so only the entry itself counts.
             return re.compile(source.replace("(?P<ps_d>/)", "(?!)"), re.DOTALL)
     except (ValueError, re.error):

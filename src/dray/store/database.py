@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from dray import __version__
 from dray.store import errors, migrations, mounts
 
 BUSY_S = 30.0
+
+_T = TypeVar("_T")
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -38,20 +40,20 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection] = []
         self._copy: contextlib.AbstractContextManager[str] | None = None
-        with self._lock, self._in_our_words():
+        with self._lock, self.in_our_words():
             self.writable = _make_folder(home) and _may_write(self.path)
             self._connected()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view of the history, whatever others write meanwhile."""
-        with self._lock, self._in_our_words(), self._transaction("BEGIN") as connection:
+        with self._lock, self.in_our_words(), self._transaction("BEGIN") as connection:
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """All of it is stored, or nothing. Waits for other writers, up to 30 s."""
-        with self._lock, self._in_our_words():
+        with self._lock, self.in_our_words():
             if not self.writable:
                 raise errors.HomeReadOnly(self.home)
             with self._transaction("BEGIN IMMEDIATE") as connection:
@@ -59,7 +61,7 @@ class Database:
 
     def close(self) -> None:
         """Let go of the file. Safe to repeat."""
-        with self._lock, self._in_our_words():
+        with self._lock, self.in_our_words():
             # In a forked child the connection is the parent's: closing it here would shake the parent's locks.
             if self._connection is not None and self._owner == os.getpid():
                 self._connection.close()
@@ -116,7 +118,9 @@ class Database:
 
     def _open_to_read(self) -> sqlite3.Connection:
         if not self.path.exists():
-            raise errors.HomeReadOnly(self.home, "the folder is read-only for you, and there is no history in it yet")
+            raise errors.HomeReadOnly(
+                self.home, "the folder is read-only for you, and there is no history in it yet"
+            )
         address = self.path.absolute().as_uri()
         connection = _connect(address + "?mode=ro", uri=True)
         try:
@@ -130,7 +134,9 @@ class Database:
             version = self._checked_version(connection)
         if version < migrations.LATEST:
             connection.close()
-            raise errors.HomeReadOnly(self.home, "the history is from an older dray and must be brought up to date first")
+            raise errors.HomeReadOnly(
+                self.home, "the history is from an older dray and must be brought up to date first"
+            )
         return connection
 
     def _frozen(self, address: str) -> str:
@@ -162,7 +168,8 @@ class Database:
         return int(version)
 
     @contextlib.contextmanager
-    def _in_our_words(self) -> Iterator[None]:
+    def in_our_words(self) -> Iterator[None]:
+        """Errors of SQLite and of the operating system as ours."""
         try:
             yield
         except sqlite3.Error as error:
@@ -185,7 +192,11 @@ class Database:
         if code == sqlite3.SQLITE_READONLY:
             return errors.HomeReadOnly(self.home)
         if code == sqlite3.SQLITE_CANTOPEN:
-            return errors.DiskFull(self.home) if _is_full(self.home) else errors.HomeUnusable(self.home, str(error))
+            return (
+                errors.DiskFull(self.home)
+                if _is_full(self.home)
+                else errors.HomeUnusable(self.home, str(error))
+            )
         if code == sqlite3.SQLITE_IOERR:
             return errors.DiskTrouble(self.home, str(error))
         return error  # a mistake of ours, such as wrong SQL: it must stay visible as one
@@ -195,9 +206,59 @@ def _connect(name: str | Path, uri: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, check_same_thread=False, uri=uri)
 
 
-def _patiently[T](step: Callable[[], T]) -> T:
-    raise NotImplementedError
+def _patiently(step: Callable[[], _T]) -> _T:
+    """Do `step` again while others are in the way: SQLite waits for most locks by itself, but not for all."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if _primary(error) not in _BUSY or time.monotonic() > until:
+                raise
+        # Of different length for each, so that fifty clients do not knock in step.
+        time.sleep(0.005 + os.urandom(1)[0] / 5000)
+
+
+def _primary(error: sqlite3.Error) -> int:
+    # The upper bits only say where in SQLite it happened.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _make_folder(home: Path) -> bool:
-    return False
+    """Make `home` where it is missing; True when it can be written to."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        for place in (home, *home.parents):
+            if os.path.isdir(place):
+                break
+            if os.path.exists(place):
+                raise errors.HomeIsAFile(home, place) from error
+            if os.path.islink(place):
+                raise errors.HomeUnusable(home, f"`{place}` is a link that leads nowhere") from error
+        if error.errno in _FORBIDDEN:
+            raise errors.HomeReadOnly(home, "the folder is not there, and you may not make it") from error
+        raise
+    if not os.access(home, os.X_OK):
+        raise errors.HomeUnusable(home, "you may not look into that folder")
+    return os.access(home, os.W_OK)
+
+
+def _may_write(path: Path) -> bool:
+    return not path.exists() or os.access(path, os.W_OK)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return os.statvfs(folder).f_bavail == 0
+    except (AttributeError, OSError):  # Windows has no statvfs
+        return False
+
+
+def _writer(connection: sqlite3.Connection) -> str | None:
+    """The version of dray that last changed the layout, if it still says so where we look."""
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'writer'").fetchone()
+    except sqlite3.Error:
+        return None
+    return str(row[0]) if row else None

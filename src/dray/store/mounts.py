@@ -7,8 +7,23 @@ import os
 MOUNTINFO = "/proc/self/mountinfo"
 
 _NETWORK = frozenset(
-    "9p acfs afs beegfs ceph cifs coda cvmfs fhgfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs "
-    "panfs pvfs2 smb2 smb3 smbfs wekafs".split()
+    {
+        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "cvmfs", "gfs", "gfs2", "glusterfs", "gpfs"),
+        *(
+            "lustre",
+            "ncpfs",
+            "nfs",
+            "nfs4",
+            "ocfs2",
+            "orangefs",
+            "panfs",
+            "pvfs2",
+            "smb2",
+            "smb3",
+            "smbfs",
+            "wekafs",
+        ),
+    }
 )
 _LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.ntfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.ext2"})
 

@@ -7,6 +7,7 @@ dray and again when a stream is opened; a script that takes its token out of the
 from __future__ import annotations
 
 import os
+from json.encoder import encode_basestring_ascii
 from typing import Tuple
 
 SHORTEST = 4  # a shorter "secret" would be found in every second word
@@ -19,8 +20,13 @@ def learn() -> None:
     found = set(_secrets)
     for name in os.environ.get("DRAY_SECRETS", "").split(","):
         value = os.environ.get(name.strip(), "") if name.strip() else ""
-        # Scripts strip the newline that a secret read from a file ends with.
-        found.update(v for v in (value, value.strip()) if len(v) >= SHORTEST)
+        for form in (
+            value,
+            value.strip(),
+        ):  # scripts strip the newline that a secret read from a file ends with
+            if len(form) >= SHORTEST:
+                # In a list or a dict that is shown as text, quotes and backslashes look different.
+                found.update((form, repr(form)[1:-1], encode_basestring_ascii(form)[1:-1]))
     # The longest first: a secret that is part of another must not leave the rest of it readable.
     _secrets = tuple(sorted(found, key=lambda v: (-len(v), v)))
 

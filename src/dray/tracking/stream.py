@@ -34,7 +34,12 @@ class Stream:
 
     def renew(self) -> None:
         """Forget the file, so that the next line opens a new one. For the child after a fork, where no other thread is."""
-        self._close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the script closed it already
         # An RLock, because a signal handler that logs may interrupt this very thread inside `write`.
         self._lock = threading.RLock()
         self._busy = False
@@ -97,25 +102,21 @@ class Stream:
         path = os.path.join(self.folder, f"events.{os.urandom(4).hex()}.jsonl")
         fd = -1
         try:
-            fd = os.open(path, flags, 0o666)
-            self._fd, self._seq, self._torn = _out_of_the_way(fd), 0, False
-            self._put(_opened())
-        except OSError as trouble:
-            self._retry_at = time.monotonic() + _RETRY_S
+            fd = _out_of_the_way(os.open(path, flags, 0o666))
+            line = f'{{"v":1,"seq":1,"t":{_now():.3f},{_opened()}}}\n'.encode()
+            if _os_write(fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except BaseException as trouble:  # a Ctrl-C too must leave no file without its first line
             if fd >= 0:
-                self._close()
+                os.close(fd)
                 os.unlink(path)
+            if not isinstance(trouble, OSError):
+                raise
+            self._retry_at = time.monotonic() + _RETRY_S
             self._complain(trouble)
             return False
+        self._fd, self._seq, self._torn = fd, 1, False
         return True
-
-    def _close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            try:
-                os.close(fd)
-            except OSError:
-                pass  # the script closed it already
 
     @staticmethod
     def _complain(trouble: OSError) -> None:

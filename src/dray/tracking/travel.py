@@ -45,10 +45,11 @@ def __getattr__(name):
 
 if sys.version_info < (3, 8):
     log = log_image = log_params = log_table = tag = _too_old
-elif not importlib.import_module(".tracking.handover", __name__).hand_over(__name__, __file__):
-    _tracking = importlib.import_module(".tracking", __name__)
-    log = _tracking.log
-    log_image = _tracking.log_image
-    log_params = _tracking.log_params
-    log_table = _tracking.log_table
-    tag = _tracking.tag
+elif "__path__" in globals():  # in its place it is a package; elsewhere it is only being looked at
+    if not importlib.import_module(".tracking.handover", __name__).hand_over(__name__, __file__):
+        _tracking = importlib.import_module(".tracking", __name__)
+        log = _tracking.log
+        log_image = _tracking.log_image
+        log_params = _tracking.log_params
+        log_table = _tracking.log_table
+        tag = _tracking.tag

@@ -38,7 +38,7 @@ class Progress:
 
     what: str
     done: int
-    total: int
+    total: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from dray.core.spec import RunSpec
 from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.runner.frames import PIECE
-from dray.store import Store
+from dray.store import RunExists, Store
 from dray.targets import LocalTarget
 from dray.workspace.events import Event, Progress, Said
 from dray.workspace.following import look
@@ -32,7 +33,8 @@ class Workspace:
     def __init__(self, home: Path | str | None = None, *, targets: Iterable[Target] = ()) -> None:
         self.home = Path(home).expanduser().absolute() if home else default_home()
         self._store: Store | None = None
-        self._targets: dict[str, Target] = {"local": LocalTarget(self.home)}
+        local: Target = LocalTarget(self.home)
+        self._targets = {"local": local}
         self._targets.update({target.name: target for target in targets})
         self.warnings: list[str] = []
 
@@ -94,7 +96,7 @@ class Workspace:
             experiment=prepared.experiment,
             git=prepared.git.answer(),
             summary=walked.summary(),
-            files=sorted(((f.path, f.bytes) for f in walked.files), key=lambda f: (-f[1], f[0])),
+            files=sorted(((row[0], row[1]) for row in walked.files), key=lambda f: (-f[1], f[0])),
             left_out=[(item.path, item.rule) for item in walked.left_out],
         )
 
@@ -126,7 +128,7 @@ class Workspace:
         connection = Connection(target.host, target.root, target.python)
         try:
             snapshot = take(
-                prepared.folder, self.home, progress=lambda done, total: tell(Progress("reading the code", done, total))
+                prepared.folder, self.home, progress=lambda what, done, total: tell(Progress(what, done, total))
             )
             spec = prepared.spec(snapshot)
             for line in _header(prepared, spec, snapshot.summary()):
@@ -226,7 +228,7 @@ class Workspace:
                 for count, row in enumerate(rows):
                     tell(Progress(f"reading {kind} of {name}", count, len(rows)))
                     spec = RunSpec.from_json(row["spec"])
-                    if not self.store.has(spec.id):
+                    with contextlib.suppress(RunExists):
                         self.store.create_run(spec)
                     Run(self, self.store.run(spec.id)).refresh()
                     found[kind] += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dray.core.errors import DrayError, LinkLost, UnknownName, printable
 from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.store import RunRecord, Series
+from dray.store import Line, RunRecord, Series
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, Progress, StateChanged
 from dray.workspace.explain import explain
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCRIPT_LOG = "log.script"
 _OUTPUTS = "outputs/"
+_MOST_TAIL = 64 << 20
 
 
 class Run:
@@ -92,7 +93,7 @@ class Run:
         if self.record.complete:
             yield Ended(self.record)
             return
-        if not self.ended:
+        if self.status not in (RunState.CREATED, RunState.STAGING):
             yield StateChanged(self.record.status)
         yield from self._live(streams=streams, wait=wait, cursor=cursor)
 
@@ -151,7 +152,7 @@ class Run:
 
     def latest(self) -> dict[str, tuple[float, int | None]]:
         """(value, step) of the last point of each metric."""
-        return self._store.latest(self.id)
+        return self._store.latest([self.id])[self.id]
 
     @property
     def params(self) -> dict[str, Any]:
@@ -165,11 +166,11 @@ class Run:
 
     def tables(self) -> list[dict[str, Any]]:
         """What was logged with `log_table`."""
-        return self.refresh()._store.tables(self.id)
+        return [_said(line) for line in self.refresh()._store.tables(self.id)]
 
     def images(self) -> list[dict[str, Any]]:
         """What was logged with `log_image`."""
-        return self.refresh()._store.images(self.id)
+        return [_said(line) for line in self.refresh()._store.images(self.id)]
 
     def log_streams(self) -> list[str]:
         """Names of the logs there are: `log.script`, `log.environment`."""
@@ -189,7 +190,10 @@ class Run:
         """The last lines of a log."""
         self._check_stream(stream)
         attempts = [attempt for attempt, name in self._store.log_streams(self.id) if name == stream]
-        return self._store.tail(self.id, attempts[-1], stream, lines) if attempts else b""
+        if not attempts:
+            return b""
+        start = self._store.tail_start(self.id, attempts[-1], stream, lines)
+        return self._store.read_log(self.id, attempts[-1], stream, start, _MOST_TAIL)
 
     def _check_stream(self, stream: str) -> None:
         known = self.log_streams()
@@ -281,7 +285,7 @@ class Outputs:
         files = ((self._run.record.end or {}).get("outputs") or {}).get("files") or []
         return [(_shown(str(path)), int(size)) for path, size in files]
 
-    def list(self) -> list[tuple[str, int]]:
+    def list(self) -> Sequence[tuple[str, int]]:
         """(path, bytes), paths relative to outputs/."""
         told = (self._run.record.end or {}).get("outputs")
         if told and told.get("count") == len(told.get("files") or []):
@@ -296,7 +300,7 @@ class Outputs:
 
     def fetch_all(
         self, paths: Sequence[str] | None, to: str | Path, on: Callable[[Event], None] | None = None
-    ) -> list[Path]:
+    ) -> Sequence[Path]:
         """Bring some files, or all, into the folder `to`; each is checked by its digest."""
         there = dict(self.list())
         wanted = [p.removeprefix(_OUTPUTS) for p in paths] if paths else list(there)
@@ -353,6 +357,10 @@ def _wire(connection: Connection, run_id: str, path: str) -> str:
     """The machine's name of an output: below outputs/, unless only the code folder has it."""
     files = {str(p) for p, _ in connection.call({"op": "files", "run": run_id}).get("files") or []}
     return _OUTPUTS + path if _OUTPUTS + path in files else path
+
+
+def _said(line: Line) -> dict[str, Any]:
+    return {**line.data, "attempt": line.attempt, "time": line.t}
 
 
 def _shown(path: str) -> str:

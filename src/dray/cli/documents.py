@@ -1,0 +1,33 @@
+"""JSON for other programs: always valid, one document, whatever the values are."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+
+def write_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    # ASCII: file names that are not UTF-8 survive as escaped surrogates on any terminal and in any locale.
+    sys.stdout.write(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def number(value: Any) -> Any:
+    """`value` as JSON can say it: NaN and the infinities are strings, as in the streams."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """`value` with only what JSON has."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (str, bytes)):
+        return value if isinstance(value, str) else value.decode(errors="replace")
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return number(value)

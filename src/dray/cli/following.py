@@ -1,0 +1,96 @@
+"""Follows one run for the commands `submit` and `follow`: its bytes, its states, its end.
+
+Read `watch()`. It returns an exit code; leaving with Ctrl-C or losing the link is told here, because the run goes on.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from dray.cli import endings, summary
+from dray.cli.documents import write_json
+from dray.cli.progress import Activity
+from dray.cli.spout import Spout
+from dray.cli.trouble import say_error
+from dray.cli.voice import Voice
+from dray.core.errors import DrayError, UsageError, printable
+from dray.core.states import RunState
+from dray.workspace import Output, Said, StateChanged
+
+if TYPE_CHECKING:
+    from dray.workspace import Run
+
+SCRIPT, ENVIRONMENT = "log.script", "log.environment"
+_WAITING = {
+    RunState.CREATED: "waiting for the machine",
+    RunState.STAGING: "sending the code",
+    RunState.PREPARING: "preparing the environment",
+    RunState.QUEUED: "waiting for a free place",
+    RunState.FINALIZING: "collecting outputs",
+}
+
+
+def to_the_end(run: Run, voice: Voice, *, wants_json: bool) -> int:
+    """Follow `run` with its log on stdout, or with one document there and the log on stderr; the exit code."""
+    code = watch(run, voice, Spout(2 if wants_json else 1))
+    if wants_json:
+        write_json(run.to_json())
+    return code
+
+
+def watch(run: Run, voice: Voice, spout: Spout) -> int:
+    """Show `run` until it ends and sum it up; the exit code."""
+    try:
+        with Activity(voice) as activity:
+            told = _show_events(run, voice, spout, activity)
+    except KeyboardInterrupt:
+        spout.settle()
+        voice.say(f"left; {run.id} goes on", *_way_back(run))
+        return endings.LEFT
+    except BrokenPipeError:
+        voice.say(f"nobody reads the output any more; {run.id} goes on", *_way_back(run))
+        raise
+    except DrayError as error:
+        if run.ended or isinstance(error, UsageError):
+            raise
+        # Whatever kept us from seeing more, the run itself is not touched by it.
+        spout.settle()
+        say_error(error)
+        voice.say(f"{run.id} goes on", *_way_back(run))
+        return endings.LINK_LOST if error.exit_code == endings.FAILED else error.exit_code
+    spout.settle()
+    summary.close(run, voice, told)
+    return endings.exit_code_of(run)
+
+
+def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> list[str]:
+    """Draw events up to the last; what the machine had to say."""
+    told = []
+    build = Spout(2) if voice.verbose else None
+    # Closing the generator is leaving: it must happen now, not when memory is tidied up.
+    with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var]
+        for event in events:
+            if isinstance(event, Output):
+                activity.rest()
+                if event.stream == SCRIPT:
+                    spout.write(event.data)
+                elif build is not None:
+                    build.write(event.data)
+            elif isinstance(event, StateChanged):
+                activity.rest()
+                spout.settle()
+                if not event.state.is_ended:
+                    voice.say(str(event.state))
+                if event.state in _WAITING:
+                    activity.begin(_WAITING[event.state])
+            elif isinstance(event, Said):
+                activity.rest()
+                spout.settle()
+                voice.say(event.text)
+                told.append(printable(event.text))
+    return told
+
+
+def _way_back(run: Run) -> tuple[str, str]:
+    return f"return: dray follow {run.id}", f"stop:   dray cancel {run.id}"

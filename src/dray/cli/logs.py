@@ -1,0 +1,120 @@
+"""`dray logs`: the bytes of a run's log, all of them, the last lines, or live."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli import desk
+from dray.cli.options import one_run, voiced
+from dray.cli.spout import Spout
+from dray.cli.times import ago
+from dray.cli.voice import Voice
+from dray.core.errors import LinkLost, UnknownName
+
+if TYPE_CHECKING:
+    from dray.workspace import Run
+
+PREFIX = "log."
+USUAL = ("script", "environment")
+ENOUGH = 1 << 20  # bytes; more than that is thinned to the lines that are wanted
+
+
+@click.command("logs")
+@one_run
+@click.option("-f", "--follow", "live", is_flag=True, help="Go on until the run ends, or Ctrl-C.")
+@click.option("--tail", "lines", metavar="N", type=click.IntRange(min=0), help="Only the last N lines.")
+@click.option(
+    "--stream",
+    "name",
+    metavar="NAME",
+    default="script",
+    show_default=True,
+    help="Which log: script, environment.",
+)
+@voiced
+def logs(word: str, live: bool, lines: int | None, name: str, voice: Voice) -> int:
+    """Print what a run wrote, byte for byte.
+
+    Ends with 0 whatever became of the run; `dray follow` ends with the script's code.
+
+    \b
+    Example:
+      dray logs @last --tail 20 -f
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        run = ws.run(word)
+        stream = _stream(run, name, voice)
+        spout = Spout()
+        try:
+            if live:
+                shown = _last_lines(run, stream, lines, spout) if lines is not None else 0
+                _pass_on(run, stream, spout, live=True, skip=shown)
+            elif lines is not None:
+                spout.write(desk.fresh(run, voice).tail(lines, stream))
+            else:
+                _all(run, stream, spout, voice)
+        finally:
+            spout.settle()
+    return 0
+
+
+def _stream(run: Run, name: str, voice: Voice) -> str:
+    """The stream that `name` means; a wrong one lists those that are there."""
+    wanted = name.removeprefix(PREFIX)
+    known = [stream.removeprefix(PREFIX) for stream in run.log_streams()]
+    if wanted not in known and not run.ended and wanted not in USUAL:
+        known = [stream.removeprefix(PREFIX) for stream in desk.fresh(run, voice).log_streams()]
+    # A log that has not begun yet, or that stayed empty, is not a mistake.
+    if wanted not in known and wanted not in USUAL[: 1 if run.ended else 2]:
+        raise UnknownName("log", name, known)
+    return PREFIX + wanted
+
+
+def _all(run: Run, stream: str, spout: Spout, voice: Voice) -> None:
+    """What there is by now. When the machine cannot be asked: what had come before."""
+    try:
+        _pass_on(run, stream, spout, live=False)
+    except LinkLost as error:
+        spout.write(run.log(stream)[spout.written :])
+        voice.warn(error.what, f"this is what had come {ago(run.record.as_of)}")
+
+
+def _pass_on(run: Run, stream: str, spout: Spout, *, live: bool, skip: int = 0) -> None:
+    from dray.workspace import Output
+
+    # Closing the generator is leaving: it must happen now, not when memory is tidied up.
+    with closing(run.follow(streams=(stream,), wait=live)) as events:  # type: ignore[type-var]
+        for event in events:
+            if isinstance(event, Output) and event.stream == stream:
+                piece = event.data[skip:]
+                skip -= len(event.data) - len(piece)
+                spout.write(piece)
+
+
+def _last_lines(run: Run, stream: str, lines: int, spout: Spout) -> int:
+    """Write the last lines of what there is by now; how many bytes the log had then."""
+    from dray.workspace import Output
+
+    size, kept = 0, bytearray()
+    with closing(run.follow(streams=(stream,), wait=False)) as events:  # type: ignore[type-var]
+        for event in events:
+            if isinstance(event, Output) and event.stream == stream:
+                size += len(event.data)
+                kept += event.data
+                if len(kept) > ENOUGH:
+                    kept = kept[_last(kept, lines) :]
+    spout.write(bytes(kept[_last(kept, lines) :]))
+    return size
+
+
+def _last(data: bytes | bytearray, lines: int) -> int:
+    """Where the last `lines` lines of `data` begin."""
+    at = len(data) if lines == 0 else len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            return 0
+    return at + (lines > 0)

@@ -1,0 +1,76 @@
+"""The options that many commands share, and the kinds of values they take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from dray.cli.voice import Voice
+from dray.core.durations import parse_duration
+from dray.core.errors import UsageError, printable
+
+F = TypeVar("F", bound=Callable[..., Any])
+LAST = "@last"
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2 only
+    """90s, 10m, 4h, 2d, 1h30m: seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; the text is refused in the user's words."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        try:
+            return parse_duration(value)
+        except UsageError as error:
+            self.fail(f"{error.what}; {error.why}", param, ctx)
+
+
+class Pair(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2 only
+    """NAME=VALUE."""
+
+    name = "pair"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """(name, value); the value may be empty and hold more `=`."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, rest = value.partition("=")
+        if not name or not equals:
+            self.fail(f"`{printable(value)}` is not of the form NAME=VALUE", param, ctx)
+        return name, rest
+
+
+def voiced(command: F) -> F:
+    """Add -q and -v; the command gets them as `voice`."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+    @click.option("-v", "--verbose", is_flag=True, help="Say more.")
+    @functools.wraps(command)
+    def with_voice(*args: Any, quiet: bool, verbose: bool, **kwargs: Any) -> Any:
+        return command(*args, voice=Voice(quiet=quiet, verbose=verbose and not quiet), **kwargs)
+
+    return with_voice  # type: ignore[return-value] # `voice` is taken out of the signature that click sees
+
+
+def as_json(what: str) -> Callable[[F], F]:
+    """Add --json."""
+    return click.option("--json", "wants_json", is_flag=True, help=f"Print {what} as JSON.")
+
+
+def one_run(command: F) -> F:
+    """Add RUN, by default the newest one."""
+    return click.argument("word", metavar="[RUN]", default=LAST)(command)
+
+
+def many_runs(*, required: bool) -> Callable[[F], F]:
+    """Add RUN...; commands that change something demand at least one."""
+    metavar = "RUN..." if required else "[RUN]..."
+    return click.argument("words", metavar=metavar, nargs=-1, required=required)

@@ -1,0 +1,89 @@
+"""`dray runs`: the history as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli import desk
+from dray.cli.documents import write_json
+from dray.cli.facts import shell_words
+from dray.cli.options import as_json, voiced
+from dray.cli.tables import write_table
+from dray.cli.times import ago
+from dray.cli.voice import Voice, paint_word
+from dray.core.durations import show_duration
+from dray.core.states import RunState
+
+if TYPE_CHECKING:
+    from dray.workspace import Run
+
+HEADERS = ("ID", "NAME", "EXPERIMENT", "COMPUTE", "STATUS", "CREATED", "TOOK", "COMMAND", "WHY")
+A_SCREEN = 30
+
+
+@click.command("runs")
+@click.option("--experiment", metavar="E", help="Only runs of this experiment.")
+@click.option(
+    "--status",
+    metavar="S",
+    type=click.Choice([str(state) for state in RunState]),
+    help="Only runs in this state: created, staging, preparing, queued, running, finalizing, completed, "
+    "failed, canceled or lost.",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=A_SCREEN,
+    show_default=True,
+    help="At most so many, the newest; 0: all.",
+)
+@as_json("the runs")
+@voiced
+def runs(experiment: str | None, status: str | None, limit: int, wants_json: bool, voice: Voice) -> int:
+    """List the history, newest first.
+
+    Machines of active runs are asked first, for two seconds at most.
+
+    \b
+    Example:
+      dray runs --experiment digits --status failed
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        # One more than is shown tells whether there are more.
+        found = ws.runs(experiment=experiment, status=status, limit=limit + 1 if limit else None)
+        shown = found[:limit] if limit else found
+        for warning in ws.warnings:
+            voice.warn(warning)
+        if wants_json:
+            write_json([run.to_json() for run in shown])
+            return 0
+        if not found:
+            some = experiment is not None or status is not None
+            voice.say(
+                "no such run" if some else "no run yet", *([] if some else ["begin: dray submit train.py"])
+            )
+            return 0
+        write_table(HEADERS, [_row(run) for run in shown], right=("TOOK",), paint=_paint)
+        if len(found) > len(shown):
+            voice.say(f"there are more: dray runs --limit {limit * 3}, or 0 for all")
+    return 0
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    record = run.record
+    spec = record.spec
+    command = shell_words(spec.command) if spec is not None else ""
+    why = str((record.reason or {}).get("text") or "") if record.status != RunState.COMPLETED else ""
+    if record.unreachable:
+        why = f"as of {ago(record.as_of)}"
+    return (
+        record.id, record.name or "", record.experiment or "", record.compute or "", str(record.status),
+        ago(record.created), show_duration(record.duration_s), command, why,
+    )  # fmt: skip
+
+
+def _paint(header: str, cell: str) -> str:
+    return paint_word(cell) if header == "STATUS" else cell

@@ -1,0 +1,99 @@
+"""`dray show`: all of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from dray.cli import desk
+from dray.cli.documents import write_json
+from dray.cli.facts import environment_text, git_text, pairs_text, shell_words, show_number, write_facts
+from dray.cli.options import as_json, one_run, voiced
+from dray.cli.times import at
+from dray.cli.voice import Voice
+from dray.core.durations import show_bytes, show_duration
+from dray.core.errors import printable
+
+
+@click.command("show")
+@one_run
+@as_json("the run")
+@voiced
+def show(word: str, wants_json: bool, voice: Voice) -> int:
+    """Show all that is known of a run.
+
+    \b
+    Example:
+      dray show @last --json
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        run = desk.fresh(ws.run(word), voice)
+        document = run.to_json()
+        if wants_json:
+            write_json(document)
+            return 0
+        write_facts(_facts(document))
+        for sentence in run.explain():
+            click.echo(printable(sentence))
+    return 0
+
+
+def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """The document in a person's order and words."""
+    reason = run["reason"] or {}
+    attempts = run["attempts"] if isinstance(run["attempts"], int) else len(run["attempts"] or ())
+    return [
+        ("id", run["id"]),
+        ("name", run["name"]),
+        ("experiment", run["experiment"]),
+        ("compute", run["compute"]),
+        ("status", run["status"]),
+        ("reason", reason.get("text")),
+        ("kind", reason.get("kind")),
+        ("exit code", run["exit_code"]),
+        ("created", at(run["created"])),
+        ("started", run["started"] and at(run["started"])),
+        ("ended", run["ended"] and at(run["ended"])),
+        ("took", None if run["duration_s"] is None else show_duration(run["duration_s"])),
+        ("attempts", attempts if attempts > 1 else None),
+        ("command", shell_words(run["command"])),
+        ("folder", run.get("folder")),
+        ("code", _code(run["snapshot"] or {})),
+        ("git", git_text(run["git"])),
+        ("python", _python(run["environment"])),
+        ("environment", environment_text((run["environment"] or {}).get("spec"))),
+        ("host", _host(run["host"] or {})),
+        ("params", pairs_text(run["params"])),
+        ("tags", pairs_text(run["tags"])),
+        ("metrics", [_metric(name, point) for name, point in run["metrics"].items()]),
+        ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
+    ]
+
+
+def _code(snapshot: Mapping[str, Any]) -> str:
+    """0123456789ab, 41 files, 0.3 MB."""
+    return f"{str(snapshot.get('digest'))[:12]}, {snapshot.get('files')} files, {show_bytes(snapshot.get('bytes') or 0)}"
+
+
+def _host(host: Mapping[str, Any]) -> str:
+    """ana@gpu1, Linux 6.1, 32 cores."""
+    facts = [
+        host.get("user") and f"{host['user']}@{host.get('host')}",
+        host.get("os"),
+        host.get("cpus") and f"{host['cpus']} cores",
+    ]
+    return ", ".join(str(fact) for fact in facts if fact)
+
+
+def _metric(name: str, point: Mapping[str, Any]) -> str:
+    step = f" (step {point['step']})" if point["step"] is not None else ""
+    return f"{name} {show_number(point['value'])}{step}"
+
+
+def _python(environment: Mapping[str, Any] | None) -> str:
+    """/usr/bin/python3 (3.11.7)."""
+    environment = environment or {}
+    version = f" ({environment['version']})" if environment.get("version") else ""
+    return f"{environment['python']}{version}" if environment.get("python") else ""

@@ -1,0 +1,196 @@
+"""`dray submit`: the words of one submit become a Submission, and the run that it gives is followed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli import desk, secret_values
+from dray.cli.documents import write_json
+from dray.cli.endings import FAILED, NOT_STARTED
+from dray.cli.facts import environment_text, git_text, shell_words, write_facts
+from dray.cli.options import Duration, Pair, as_json, voiced
+from dray.cli.progress import Activity
+from dray.cli.tables import write_table
+from dray.cli.voice import Voice
+from dray.core.durations import show_bytes
+from dray.core.errors import DrayError, UsageError, printable
+
+if TYPE_CHECKING:
+    from dray.workspace import Run, Submission, Workspace
+
+
+class SubmitCommand(click.Command):
+    """Keeps apart `SCRIPT [ARGS...]` and `-- ANY COMMAND`, which click makes the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Notes in `ctx.meta` whether the words came after a `--` of their own."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        for name, value in ctx.params.items():
+            if name != "words" and (value == "--" or (isinstance(value, tuple) and "--" in value)):
+                raise click.UsageError(f"`--` is not a value for --{name.replace('_', '-')}", ctx)
+        words = ctx.params.get("words") or ()
+        before = len(given) - len(words) - 1
+        ctx.meta["dray.is_command"] = bool(words) and before >= 0 and given[before] == "--"
+        return rest
+
+
+@click.command(
+    "submit",
+    cls=SubmitCommand,
+    # From SCRIPT on all words are the script's, whatever they look like.
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-c", "--compute", metavar="NAME", help="Where to run; default: $DRAY_COMPUTE, else local.")
+@click.option("--dir", "folder", metavar="D", help="The code folder; default: the project around the script.")
+@click.option("--experiment", metavar="E", help="The experiment it belongs to; default: the folder's name.")
+@click.option("--name", metavar="N", help="A name for the run, to use in place of its id.")
+@click.option("--tag", "tags", type=Pair(), metavar="K=V", multiple=True, help="A tag; may be repeated.")
+@click.option(
+    "-e",
+    "--env-var",
+    "env",
+    type=Pair(),
+    metavar="K=V",
+    multiple=True,
+    help="A variable for the script that may be seen; may be repeated.",
+)
+@click.option(
+    "--secret",
+    "secret_words",
+    metavar="NAME[=@FILE]",
+    multiple=True,
+    help="A variable that may not be seen, from the file; else from the environment, the keyring "
+    '(service "dray"), or a prompt, in this order. Masked in the output.',
+)
+@click.option(
+    "--env",
+    "environment",
+    metavar="FILE|none",
+    help="The file that says what to install, or `none`; default: the one in the code folder.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    metavar="D",
+    help="End the script after this long (90s, 10m, 4h, 2d), counted from `running`.",
+)
+@click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
+@click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
+@click.option("-d", "--detach", is_flag=True, help="Print the run's id and leave it running.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent and run; start nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@as_json("the run (with --dry-run the plan)")
+@voiced
+@click.argument("words", metavar="SCRIPT [ARGS...] | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    yes: bool,
+    wants_json: bool,
+    voice: Voice,
+    secret_words: tuple[str, ...],
+    **fields: Any,
+) -> int:
+    """Send a script to a compute and follow it.
+
+    The script starts in its project's folder as `python SCRIPT` would. All words after SCRIPT belong to the script.
+    stdout carries the script's output and nothing else. Ctrl-C leaves; the run goes on.
+
+    Ends with the script's exit code (128+n for signal n); 124 timeout, 125 not started, 75 link lost, 130 left with
+    Ctrl-C; a canceled run gives 143, 137 when it had to be killed.
+
+    \b
+    Examples:
+      dray submit train.py --lr 0.1
+      dray submit -c gpu1 --timeout 4h --secret HF_TOKEN train.py
+      dray submit -d -- make all
+    """  # noqa: D301 # \b is click's mark for "keep these lines"
+    submission = _submission(ctx, words, fields)
+    with desk.workspace() as ws:
+        if dry_run:
+            return _show_plan(ws, submission, wants_json)
+        secrets = secret_values.collect(secret_words, may_ask=not yes)
+        run = _start(ws, replace(submission, secrets=secrets), voice)
+        if detach:
+            run.detach()
+            if wants_json:
+                write_json(run.to_json())
+            else:
+                click.echo(run.id)
+            return 0
+        from dray.cli.following import to_the_end
+
+        return to_the_end(run, voice, wants_json=wants_json)
+
+
+def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, Any]) -> Submission:
+    from dray.workspace import Submission
+
+    if not words:
+        raise UsageError("nothing to run", hint="dray submit train.py, or dray submit -- make all")
+    tags, env = dict(fields.pop("tags")), dict(fields.pop("env"))
+    environment = fields["environment"]
+    if environment is not None and "=" in environment:
+        shown = printable(environment)
+        raise UsageError(
+            f"`--env {shown}` names no file", why="variables have an option of their own", hint=f"-e {shown}"
+        )
+    what: dict[str, Any] = {"script": words[0], "args": words[1:]}
+    if ctx.meta["dray.is_command"]:
+        what = {"script": None, "command": words}
+    return Submission(**what, tags=tags, env=env, **fields)
+
+
+def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
+    """Until the machine has claimed the run, saying what happens."""
+    with Activity(voice) as activity:
+        try:
+            return ws.submit_planned(submission, activity.hear)
+        except KeyboardInterrupt:
+            activity.rest()
+            voice.say("left while the run was being sent", "what became of it: dray runs")
+            raise
+        except DrayError as error:
+            if (
+                error.exit_code == FAILED
+            ):  # whatever it was: the script has not run, and 1 would say that it had
+                error.exit_code = NOT_STARTED
+            raise
+
+
+def _show_plan(ws: Workspace, submission: Submission, wants_json: bool) -> int:
+    plan = ws.plan(submission)
+    if wants_json:
+        write_json(plan.to_json())
+        return 0
+    git = plan.git or {}
+    facts = [
+        ("compute", plan.compute),
+        ("experiment", plan.experiment),
+        ("folder", plan.folder),
+        ("command", shell_words(plan.command)),
+        ("python", f"{plan.python} ({plan.python_from})" if plan.python else "the machine's own"),
+        ("environment", environment_text(plan.environment.to_json() if plan.environment else None)),
+        ("git", git_text(git)),
+        ("code", plan.summary),
+    ]
+    write_facts(facts)
+    if plan.files:
+        click.echo()
+        write_table(
+            ("SENT", "SIZE"), [(path, show_bytes(size)) for path, size in plan.files], right=("SIZE",)
+        )
+    if plan.left_out:
+        click.echo()
+        write_table(("LEFT OUT", "BY"), plan.left_out)
+    return 0

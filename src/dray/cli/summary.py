@@ -1,0 +1,75 @@
+"""The last words about a followed run: how it ended, what it reached, what it left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from dray.cli.endings import headline
+from dray.cli.facts import show_number
+from dray.cli.voice import Voice
+from dray.core.durations import show_bytes
+from dray.core.errors import DrayError
+from dray.core.states import ReasonKind, RunState
+
+if TYPE_CHECKING:
+    from dray.workspace import Run
+
+FEW_METRICS, FEW_FILES, FEW_LINES = 6, 5, 15
+
+
+def close(run: Run, voice: Voice, told: Collection[str] = ()) -> None:
+    """Say it on stderr; with -q only when the run has not completed. What was `told` is not repeated."""
+    text = f"{run.id} {headline(run)}"
+    if run.status is RunState.COMPLETED:
+        voice.say(text, *_results(run, voice, told))
+    elif voice.quiet:
+        voice.warn(text)
+    else:
+        voice.warn(text, *_build_log(run), *_results(run, voice, told))
+
+
+def _results(run: Run, voice: Voice, told: Collection[str]) -> list[str]:
+    few_metrics, few_files = (10**9, 10**9) if voice.verbose else (FEW_METRICS, FEW_FILES)
+    return [
+        *_metrics(run, few_metrics),
+        *_outputs(run, few_files),
+        *(sentence for sentence in run.explain() if sentence not in told),
+        f"more: dray show {run.id}",
+    ]
+
+
+def _metrics(run: Run, few: int) -> list[str]:
+    latest = run.latest()
+    if not latest:
+        return []
+    shown = [f"{name} {show_number(value)}" for name, (value, _) in list(latest.items())[:few]]
+    more = f" and {len(latest) - few} more" if len(latest) > few else ""
+    return [f"metrics: {', '.join(shown)}{more}"]
+
+
+def _outputs(run: Run, few: int) -> list[str]:
+    """From the end that the machine wrote: asking again could fail, and the run is over."""
+    files = run.outputs.known()
+    count = ((run.record.end or {}).get("outputs") or {}).get("count") or len(files)
+    if not files:
+        return []
+    shown = [f"{path} ({show_bytes(size)})" for path, size in files[:few]]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return [f"outputs: {', '.join(shown)}{more}", f"fetch them: dray outputs {run.id} --to DIR"]
+
+
+def _build_log(run: Run) -> list[str]:
+    """Why an environment could not be built stands at the end of its log."""
+    if (run.reason or {}).get("kind") != ReasonKind.ENVIRONMENT_FAILED:
+        return []
+    try:
+        tail = run.tail(FEW_LINES, "log.environment")
+    except DrayError:
+        return []
+    lines = tail.decode(errors="replace").splitlines()
+    return (
+        [*(f"| {line}" for line in lines), f"all of it: dray logs {run.id} --stream environment"]
+        if lines
+        else []
+    )

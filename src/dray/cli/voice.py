@@ -1,0 +1,66 @@
+"""What dray itself says: always on stderr, never in the script's way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+
+from dray.core.errors import printable
+
+INDENT = " " * 6  # the width of "dray: "
+_COLOURS = {
+    "completed": 32, "failed": 31, "canceled": 33, "lost": 35, "running": 36, "ok": 32, "warn": 33, "bad": 31,
+}  # fmt: skip
+
+
+def is_terminal(fd: int) -> bool:
+    """Somebody looks at it; a file descriptor that is closed is no terminal."""
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
+
+
+def can_ask() -> bool:
+    """There is somebody to answer a question."""
+    return is_terminal(0) and is_terminal(2)
+
+
+@dataclass(slots=True)
+class Voice:
+    """How much is said: `-q` errors and bad ends only, `-v` everything."""
+
+    quiet: bool = False
+    verbose: bool = False
+    on_terminal: bool = field(default_factory=lambda: is_terminal(2))
+
+    def say(self, text: str, *more: str) -> None:
+        """A sentence, and lines that belong to it; not with -q."""
+        if not self.quiet:
+            self.warn(text, *more)
+
+    def detail(self, text: str) -> None:
+        """A sentence for those who asked for more."""
+        if self.verbose:
+            self.warn(text)
+
+    def warn(self, text: str, *more: str) -> None:
+        """A sentence that is said whatever was asked for."""
+        if sys.stderr is None:
+            return
+        # Texts may come from another machine: no control character of theirs reaches the terminal.
+        lines = [f"dray: {printable(text)}", *(INDENT + printable(line) for line in more)]
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+
+
+def paints(fd: int) -> bool:
+    """Colour is welcome on `fd`."""
+    return is_terminal(fd) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint_word(word: str, *, fd: int = 1) -> str:
+    """A state or level in its colour, where colours are welcome."""
+    colour = _COLOURS.get(word.strip())
+    return f"\x1b[{colour}m{word}\x1b[0m" if colour and paints(fd) else word

@@ -1,0 +1,203 @@
+"""File contents by their SHA-256, under `home/blobs/ab/cdef...`.
+
+A blob appears by one rename of a complete file and is never written again, so any number of processes may add to the same
+store. What is hashed is what is written: a file that changes meanwhile gives a blob of what was read, under its right name.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.snapshot.errors import NoRoomForBlobs
+from dray.snapshot.plans import FileRow
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+_PIECE = 1 << 20
+_TRIES = 3
+_STALE_S = 86400.0
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR})
+
+
+class Stored(NamedTuple):
+    """A file whose content is in the store, as it was when it was read."""
+
+    digest: str
+    row: FileRow
+    read_at_ns: int
+    """When the reading began."""
+    is_steady: bool
+    """False when the file was being changed at every try: the digest says nothing about its next state."""
+
+
+class NoFileAnyMore(Exception):
+    """What was a file during the walk is gone, or is something else now."""
+
+
+class MayNotRead(Exception):
+    """This user has no permission to read the file."""
+
+
+class BlobStore:
+    """The store under one DRAY_HOME."""
+
+    def __init__(self, home: str) -> None:
+        self.folder = os.path.join(home, "blobs")
+        self._incoming = os.path.join(self.folder, "incoming")
+
+    def path(self, digest: str) -> str:
+        """Where the blob lies, or would."""
+        return os.path.join(self.folder, digest[:2], digest[2:])
+
+    def has(self, digest: str, size: int) -> bool:
+        """The size is compared because a crash of the machine can leave a name without its content."""
+        try:
+            return os.stat(self.path(digest)).st_size == size
+        except OSError:
+            return False
+
+    def folder_mtime_ns(self, two: str) -> int | None:
+        """When a blob beginning with `two` was last added or removed; None when there is no such folder."""
+        try:
+            return os.stat(os.path.join(self.folder, two)).st_mtime_ns
+        except OSError:
+            return None
+
+    def prepare(self) -> None:
+        """Make the folders, and clear what killed processes have left half-written."""
+        os.makedirs(self._incoming, mode=0o700, exist_ok=True)
+        limit = time.time() - _STALE_S
+        with os.scandir(self._incoming) as left:
+            for entry in left:
+                try:
+                    if entry.stat(follow_symlinks=False).st_mtime < limit:
+                        os.unlink(entry.path)
+                except FileNotFoundError:  # another process clears up, too
+                    continue
+
+    def free(self) -> int:
+        """Bytes that this user may still write."""
+        import shutil
+
+        return shutil.disk_usage(self.folder).free
+
+    def put(self, source: str, path: str, told: Callable[[int], None]) -> Stored:
+        """Store the file at `source`; `path` is its name in the manifest. `told` hears of every piece that was read.
+
+        Raises NoFileAnyMore, MayNotRead, NoRoomForBlobs.
+        """
+        for _ in range(_TRIES):
+            read_at_ns = time.time_ns()
+            file = _open(source)
+            try:
+                before = _row(path, file)
+                digest, size = self._store(file, before[1], told)
+                after = _row(path, file)
+            finally:
+                os.close(file)
+            is_steady = before == after and size == after[1]
+            if is_steady:
+                break
+        return Stored(digest, (path, size, *after[2:]), read_at_ns, is_steady)
+
+    def lacks(self, source: str, told: Callable[[int], None]) -> int:
+        """How many bytes storing `source` would add. Reads it, writes nothing; raises as `put` does."""
+        file = _open(source)
+        try:
+            size = 0
+            hasher = hashlib.sha256()
+            while piece := os.read(file, _PIECE):
+                size += len(piece)
+                hasher.update(piece)
+                told(0)
+        finally:
+            os.close(file)
+        return 0 if self.has(hasher.hexdigest(), size) else size
+
+    def _store(self, source: int, expected: int, told: Callable[[int], None]) -> tuple[str, int]:
+        piece = os.read(source, _PIECE)
+        hasher = hashlib.sha256(piece)
+        told(len(piece))
+        if len(piece) == expected < _PIECE and self.has(hasher.hexdigest(), expected):
+            return hasher.hexdigest(), expected  # a small file is known before anything is written
+        return self._write(source, piece, hasher, told)
+
+    def _write(
+        self, source: int, piece: bytes, hasher: _Hash, told: Callable[[int], None]
+    ) -> tuple[str, int]:
+        """Copy `piece`, which `hasher` has seen, and what follows it in `source` into the store."""
+        young = os.path.join(self._incoming, f"{os.getpid()}-{secrets.token_hex(8)}")
+        size = 0
+        try:
+            target = os.open(young, _CREATE, 0o400)
+            try:
+                while piece:
+                    size += _write_all(target, piece)
+                    piece = os.read(source, _PIECE)
+                    hasher.update(piece)
+                    told(len(piece))
+            finally:
+                os.close(target)
+            self._name(young, hasher.hexdigest(), size)
+        except BaseException as error:
+            _unlink(young)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                needed = max(os.fstat(source).st_size, size)
+                raise NoRoomForBlobs(self.folder, needed, self.free()) from error
+            raise
+        return hasher.hexdigest(), size
+
+    def _name(self, young: str, digest: str, size: int) -> None:
+        if self.has(digest, size):  # leave it and the time of its folder alone
+            os.unlink(young)
+            return
+        final = self.path(digest)
+        try:
+            os.replace(young, final)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(final), mode=0o700, exist_ok=True)
+            os.replace(young, final)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, _READ)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise NoFileAnyMore(path) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise MayNotRead(path) from error
+        raise
+
+
+def _row(path: str, file: int) -> FileRow:
+    info = os.fstat(file)
+    if not stat.S_ISREG(info.st_mode):
+        raise NoFileAnyMore(path)
+    return (path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)
+
+
+def _write_all(target: int, data: bytes) -> int:
+    """A regular file takes less than asked only when the disk is nearly full; the next call then says so."""
+    done = os.write(target, data)
+    while done < len(data):
+        done += os.write(target, data[done:])
+    return done
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

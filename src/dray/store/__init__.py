@@ -1,0 +1,47 @@
+"""The history: what every run was, said and left, in one SQLite file with the bytes of the logs beside it.
+
+Read `Store`. It stands on `core` alone; who fetches the bytes, and from where, is not known here.
+"""
+
+from dray.store.contents import BrokenLine, Line
+from dray.store.errors import (
+    AmbiguousRun,
+    CursorGap,
+    DiskFull,
+    DiskTrouble,
+    HistoryBusy,
+    HistoryDamaged,
+    HistoryTooNew,
+    HomeIsAFile,
+    HomeReadOnly,
+    HomeUnusable,
+    NoSuchRun,
+    RunExists,
+    StoreError,
+    UnsafeName,
+)
+from dray.store.points import Series
+from dray.store.runs import RunRecord
+from dray.store.store import Store
+
+__all__ = [
+    "AmbiguousRun",
+    "BrokenLine",
+    "CursorGap",
+    "DiskFull",
+    "DiskTrouble",
+    "HistoryBusy",
+    "HistoryDamaged",
+    "HistoryTooNew",
+    "HomeIsAFile",
+    "HomeReadOnly",
+    "HomeUnusable",
+    "Line",
+    "NoSuchRun",
+    "RunExists",
+    "RunRecord",
+    "Series",
+    "Store",
+    "StoreError",
+    "UnsafeName",
+]

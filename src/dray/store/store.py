@@ -1,0 +1,278 @@
+"""The history as one object. Each method is one step: stored whole, or not at all.
+
+The work is done in the modules beside this one: `runs` (the list), `progress` (states), `streams` (bytes in),
+`points` (metrics), `contents` (everything else that was said), `logs` (files).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from dray.core.states import RunState
+from dray.store import contents, mounts, points, progress, runs, streams, submitting
+from dray.store.database import Database
+from dray.store.errors import StoreError
+from dray.store.events import plain
+from dray.store.logs import Logs
+
+if TYPE_CHECKING:
+    from dray.core.spec import RunSpec
+
+
+class Store:
+    """A history, open. Close it, or use it in a `with`; a process that just ends does no harm."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        self.home = home
+        self._db = database
+        self._logs = Logs(home / "logs")
+        self._submitting = home / "submitting"
+
+    @classmethod
+    def open(cls, home: Path, *, mountinfo: str = mounts.MOUNTINFO) -> Store:
+        """Open the history in the folder `home`, which is made if need be.
+
+        Raises HomeIsAFile, HomeUnusable, HomeReadOnly (nothing there to read), DiskFull, HistoryTooNew, HistoryDamaged.
+        A history that can only be read is opened all the same; writing to it raises HomeReadOnly.
+        """
+        store = cls(Database(home, mountinfo), home)
+        if store.is_writable:
+            with contextlib.suppress(StoreError):  # tidying may wait; what was asked for may still work
+                store._sweep()
+        return store
+
+    @staticmethod
+    def set_aside(home: Path) -> Path | None:
+        """Put a damaged history.db out of the way, for a new one to be built; where it is now, None if there was none."""
+        target = None
+        for number in range(1, 10_000):
+            target = home / f"history.db.damaged-{number}"
+            if not target.exists():
+                break
+        for end in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{home / 'history.db'}{end}", f"{target}{end}")
+        return target if target is not None and target.exists() else None
+
+    @property
+    def is_writable(self) -> bool:
+        """False when the home, or the history in it, may only be read."""
+        return self._db.writable
+
+    def close(self) -> None:
+        """Let go of the file. Safe to repeat."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The list of runs
+
+    def create_run(self, spec: RunSpec) -> None:
+        """Put a new run in the history, in state `created`. Raises RunExists."""
+        with self._db.writing() as db:
+            runs.create(db, spec)
+            # The id was used and removed before, and its files are still on their way out.
+            if db.execute("DELETE FROM leftover WHERE id = ?", (spec.id,)).rowcount:
+                self._logs.remove(spec.id)
+
+    def run(self, run_id: str) -> runs.RunRecord:
+        """The run with exactly this id. Raises NoSuchRun."""
+        with self._db.reading() as db:
+            return runs.get(db, run_id)
+
+    def find(self, word: str) -> runs.RunRecord:
+        """The run that a person means: an id, a name, a unique beginning of an id, `@last`, `@last-1`.
+
+        Raises NoSuchRun, or AmbiguousRun when several runs fit.
+        """
+        with self._db.reading() as db:
+            return runs.find(db, word)
+
+    def runs(
+        self,
+        experiment: str | None = None,
+        status: RunState | str | None = None,
+        limit: int | None = None,
+        active: bool = False,
+    ) -> list[runs.RunRecord]:
+        """Runs, newest first; `active`: only those that have not ended. Raises UnknownName for an unknown status."""
+        with self._db.reading() as db:
+            return runs.listed(db, experiment, status, limit, active)
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run and its log files. After a crash it is either listed whole or not at all."""
+        with self._db.writing() as db:
+            runs.forget(db, progress.number(db, run_id), run_id)
+        self._sweep()
+
+    # What a run does
+
+    def set_state(self, run_id: str, state: RunState, reason: Mapping[str, Any] | None = None) -> None:
+        """The client's own word. Goes only forward: what the machine said, and an end, stay."""
+        with self._db.writing() as db:
+            progress.set_state(db, run_id, state, reason)
+
+    def end(self, run_id: str, attempt: int, end: Mapping[str, Any], complete: bool = False) -> None:
+        """Store an attempt's `end.json`. `complete`: all bytes of its streams are stored too."""
+        streams.check_stream(attempt, streams.STATE_STREAM)
+        with self._db.writing() as db:
+            progress.end(db, run_id, attempt, end, complete)
+
+    def mark_complete(self, run_id: str) -> None:
+        """All bytes of an ended run are stored."""
+        with self._db.writing() as db:
+            db.execute("UPDATE run SET complete = 1 WHERE nr = ?", (progress.number(db, run_id),))
+
+    def looked(self, run_id: str, as_of: float, unreachable: str | None = None) -> None:
+        """The machine was asked at `as_of`; `unreachable` says why it did not answer (then `as_of` stays as it was)."""
+        with self._db.writing() as db:
+            query = "UPDATE run SET as_of = CASE WHEN ? THEN ? ELSE as_of END, unreachable = ? WHERE nr = ?"
+            said = None if unreachable is None else plain(unreachable)
+            db.execute(query, (unreachable is None, as_of, said, progress.number(db, run_id)))
+
+    # Streams
+
+    def cursors(self, run_id: str) -> dict[str, int]:
+        """`{"1/log.script": offset}`: from where each stream is to be read on."""
+        return streams.cursors(self._db, self._logs, run_id)
+
+    def ingest(
+        self, run_id: str, attempt: int, stream: str, offset: int, chunk: bytes, *, final: bool = False
+    ) -> int:
+        """Store the bytes of a stream from `offset` on; returns the new cursor. Safe to repeat.
+
+        What is stored already is left out. Of a `*.jsonl` stream only whole lines are taken, so the cursor may be less
+        than the end of `chunk`: put the rest in front of the next piece. `final`: there will be no more, so a last line
+        without newline is set aside. Raises CursorGap when bytes between cursor and `offset` are missing.
+        """
+        return self.ingest_many(run_id, [(attempt, stream, offset, chunk)], final=final)[0]
+
+    def ingest_many(self, run_id: str, pieces: Sequence[streams.Piece], *, final: bool = False) -> list[int]:
+        """The same for many pieces (attempt, stream, offset, bytes) of a run in one step; all of them, or none."""
+        return streams.ingest(self._db, self._logs, run_id, pieces, final=final)
+
+    # Logs and pictures
+
+    def log_streams(self, run_id: str) -> list[tuple[int, str]]:
+        """Attempt and name of each stream whose bytes are kept: `log.script`, `log.environment`, `media.*`."""
+        with self._db.reading() as db:
+            found = contents.file_streams(db, progress.number(db, run_id))
+        return [(attempt, name) for attempt, name, _ in found if not streams.holds_events(name)]
+
+    def log_size(self, run_id: str, attempt: int, stream: str) -> int:
+        """Bytes of the stream that are here; 0 for one that is not."""
+        return streams.size(self._db, self._logs, run_id, attempt, stream)
+
+    def read_log(self, run_id: str, attempt: int, stream: str, start: int, size: int) -> bytes:
+        """At most `size` bytes from `start`; empty at the end of what is here."""
+        end = self.log_size(run_id, attempt, stream)
+        return self._logs.read(run_id, attempt, stream, start, min(size, end - start)) if start < end else b""
+
+    def tail_start(self, run_id: str, attempt: int, stream: str, lines: int) -> int:
+        """The offset where the last `lines` lines begin."""
+        end = self.log_size(run_id, attempt, stream)
+        return self._logs.tail_start(run_id, attempt, stream, end, lines)
+
+    def log_path(self, run_id: str, attempt: int, stream: str) -> Path:
+        """The file of a stream. Only its first `log_size` bytes count."""
+        runs.check_id(run_id)
+        streams.check_stream(attempt, stream)
+        return self._logs.path(run_id, attempt, stream)
+
+    # What was said
+
+    def metrics(self, run_id: str, names: Iterable[str] | None = None) -> dict[str, points.Series]:
+        """All points by metric, ordered by attempt, by the opening of the stream, as written."""
+        with self._db.reading() as db:
+            return points.read(db, progress.number(db, run_id), names)
+
+    def latest(self, run_ids: Iterable[str]) -> dict[str, dict[str, tuple[float, int | None]]]:
+        """Of each run the value and step of the last point of each metric."""
+        with self._db.reading() as db:
+            return {run_id: points.latest(db, progress.number(db, run_id)) for run_id in run_ids}
+
+    def params(self, run_id: str) -> dict[str, Any]:
+        """The last value of each parameter."""
+        with self._db.reading() as db:
+            return contents.last_values(db, progress.number(db, run_id), "params")
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        """The tags given at submit, then those that the script set; the last value of a name counts."""
+        with self._db.reading() as db:
+            said = contents.last_values(db, progress.number(db, run_id), "tags")
+            return {**runs.get(db, run_id).spec.tags, **said}
+
+    def states(self, run_id: str) -> list[tuple[int, str, float]]:
+        """Attempt, state and time of each state that the machine told."""
+        return [(line.attempt, line.data["state"], line.t) for line in self._lines(run_id, "state")]
+
+    def tables(self, run_id: str) -> list[contents.Line]:
+        """What `log_table` gave."""
+        return self._lines(run_id, "table")
+
+    def images(self, run_id: str) -> list[contents.Line]:
+        """What `log_image` gave; the bytes are in the stream that each names."""
+        return self._lines(run_id, "image")
+
+    def texts(self, run_id: str) -> list[contents.Line]:
+        """What was given as a metric and was no number."""
+        return self._lines(run_id, "text")
+
+    def processes(self, run_id: str) -> list[contents.Line]:
+        """The first line of each event stream: host, pid, rank."""
+        return self._lines(run_id, "opened")
+
+    def unknown_events(self, run_id: str) -> list[contents.Line]:
+        """Events of a newer runner; `data` is the whole event as it came."""
+        return self._lines(run_id, "unknown")
+
+    def broken(self, run_id: str) -> list[contents.BrokenLine]:
+        """Lines that were set aside, with the reason."""
+        with self._db.reading() as db:
+            return contents.broken(db, progress.number(db, run_id))
+
+    def export_state(self, run_id: str) -> dict[str, Any]:
+        """All of a run as plain JSON data, for comparing two histories."""
+        from dray.store import export
+
+        with self._db.reading() as db:
+            return export.export_state(db, self._logs, run_id)
+
+    # Submitting
+
+    @contextlib.contextmanager
+    def submitting(self, run_id: str) -> Iterator[None]:
+        """Hold this while submitting: others then know that a run in state `created` has somebody who cares for it."""
+        runs.check_id(run_id)
+        with self._db.in_our_words():
+            held = contextlib.ExitStack()
+            held.enter_context(submitting.hold(self._submitting, run_id))
+        with held:
+            yield
+
+    def is_submitting(self, run_id: str) -> bool:
+        """True while a living process holds `submitting` of this run."""
+        runs.check_id(run_id)
+        return submitting.is_held(self._submitting, run_id)
+
+    def _lines(self, run_id: str, kind: str) -> list[contents.Line]:
+        with self._db.reading() as db:
+            return list(contents.lines(db, progress.number(db, run_id), kind))
+
+    def _sweep(self) -> None:
+        """Delete the log files of removed runs, those of a process that was killed meanwhile included."""
+        with self._db.reading() as db:
+            waiting = db.execute("SELECT id FROM leftover").fetchall()
+        for (run_id,) in waiting:
+            # Under the lock: nobody can make a run of this id, or write a log, between the two.
+            with self._db.writing() as db:
+                if db.execute("DELETE FROM leftover WHERE id = ?", (run_id,)).rowcount:
+                    self._logs.remove(run_id)
