@@ -22,6 +22,8 @@ import dray
 from dray.cli.commands import NAME, help_text
 from dray.cli.group import root
 from dray.core.errors import DrayError
+from dray.store import Series
+from dray.workspace import Outputs, Submission
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -29,6 +31,8 @@ CLI = DOCS / "reference" / "cli.md"
 API = DOCS / "reference" / "python.md"
 ERRORS = DOCS / "errors.md"
 DECISIONS = DOCS / "decisions"
+TRAVELS = ("dray.runner", "dray.tracking")
+HANDED_OUT = (Outputs, Series, Submission)  # not imported by people, but met by them
 WRITTEN = "<!-- written by `./dev docs` from the code; change it there -->\n"
 
 
@@ -88,17 +92,18 @@ def api_page() -> str:
     for name in sorted(dray.__all__, key=str.lower):
         thing = getattr(dray, name)
         if inspect.isclass(thing):
-            parts.append(class_part(name, thing))
+            parts.append(class_part(f"dray.{name}", thing))
         elif callable(thing):
             parts.append(f"## dray.{name}\n\n{signature(name, thing)}\n\n{docstring(thing)}")
+    parts += [class_part(thing.__name__, thing) for thing in HANDED_OUT]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def class_part(name: str, thing: type[Any]) -> str:
+def class_part(title: str, thing: type[Any]) -> str:
     """A class, then its public members in the order in which they are written."""
-    parts = [f"## dray.{name}\n\n{docstring(thing)}"]
-    if not issubclass(thing, BaseException):
-        parts[0] = f"## dray.{name}\n\n{signature(name, thing)}\n\n{docstring(thing)}"
+    name = thing.__name__
+    called = "" if issubclass(thing, BaseException) else f"{signature(name, thing)}\n\n"
+    parts = [f"## {title}\n\n{called}{docstring(thing)}"]
     for member, value in vars(thing).items():
         if member.startswith("_"):
             continue
@@ -114,13 +119,30 @@ def class_part(name: str, thing: type[Any]) -> str:
 def signature(name: str, function: Any) -> str:
     """How it is called, one parameter a line where the line would be long."""
     called = inspect.signature(function)
-    shown = [p for p in called.parameters.values() if p.name != "self"]
-    short = str(called.replace(parameters=shown)).replace("'", "")
-    if len(name + short) > 96:
-        short = short.replace("(", "(\n    ", 1).replace(", ", ",\n    ")
-        head, arrow, tail = short.rpartition(")")
-        short = f"{head}\n{arrow}{tail}"
-    return f"```python\n{name}{short}\n```"
+    shown = [
+        p.replace(annotation=words(p.annotation)) for p in called.parameters.values() if p.name != "self"
+    ]
+    called = called.replace(parameters=shown, return_annotation=words(called.return_annotation))
+    text = f"{name}{called}"
+    if len(text) > 96:
+        inner, _, returned = text.removeprefix(f"{name}(").rpartition(")")
+        # A comma inside brackets, such as that of `Mapping[str, Any]`, parts no parameters.
+        parts = re.split(r", (?![^\[\]]*\])(?![^()]*\))", inner)
+        text = f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returned}"
+    return f"```python\n{text}\n```"
+
+
+def words(annotation: Any) -> Any:
+    """An annotation that is shown as it was written."""
+    written = getattr(annotation, "__forward_arg__", annotation)
+    return Words(written) if isinstance(written, str) else written
+
+
+class Words(str):
+    """Text without quotes around it."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def docstring(thing: Any) -> str:
@@ -137,7 +159,8 @@ def docstring(thing: Any) -> str:
 def error_classes() -> dict[str, list[type[DrayError]]]:
     """All subclasses of DrayError by code, the rooms imported first."""
     for module in pkgutil.walk_packages(dray.__path__, "dray."):
-        if not module.name.endswith("__main__"):
+        # What travels imports nobody, so it has no DrayError; and one of its modules is a program to be sent.
+        if not module.name.endswith("__main__") and not module.name.startswith(TRAVELS):
             importlib.import_module(module.name)
     found: dict[str, list[type[DrayError]]] = {}
     todo: list[type[DrayError]] = [DrayError]

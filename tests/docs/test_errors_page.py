@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 def _codes() -> set[str]:
     for module in pkgutil.walk_packages(dray.__path__, "dray."):
-        if not module.name.endswith("__main__"):
+        if not module.name.startswith(("dray.__main__", "dray.runner", "dray.tracking")):  # these have none
             importlib.import_module(module.name)
     found, todo = set(), [DrayError]
     while todo:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machines import Elsewhere, Here, Place
+from tests.runner.machines import Elsewhere, Here, Place
 
 
 @pytest.fixture(params=["here", "elsewhere"])

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from machines import Here, Place, is_alive, kill, people_of, wait_until
+from tests.runner.machines import Here, Place, is_alive, kill, people_of, wait_until
 
 # Prints its own pid, a child's, and a daemon's; then waits for ever.
 FAMILY = """

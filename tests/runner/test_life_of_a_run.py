@@ -7,7 +7,7 @@ import os
 import time
 
 import pytest
-from machines import Here, Place, wait_until
+from tests.runner.machines import Here, Place, wait_until
 
 
 def test_a_script_runs_and_all_it_says_arrives(place: Place) -> None:

@@ -52,10 +52,10 @@ def list_(wants_json: bool, voice: Voice) -> int:
 
 
 @compute.command("show")
-@click.argument("name", default="local", metavar="[NAME]")
+@click.argument("name", required=False)
 @as_json("the compute")
 @voiced
-def show(name: str, wants_json: bool, voice: Voice) -> int:
+def show(name: str | None, wants_json: bool, voice: Voice) -> int:
     """Show one compute.
 
     \b
@@ -63,20 +63,20 @@ def show(name: str, wants_json: bool, voice: Voice) -> int:
       dray compute show local
     """  # noqa: D301
     with desk.workspace() as ws:
-        described = ws.describe(name)
+        described = ws.describe(ws.target(name).name)
     if wants_json:
         write_json(described)
         return 0
     write_facts(_facts(described))
-    voice.detail(f"can it run scripts? dray compute check {name}")
+    voice.detail(f"can it run scripts? dray compute check {described['name']}")
     return 0
 
 
 @compute.command("check")
-@click.argument("name", default="local", metavar="[NAME]")
+@click.argument("name", required=False)
 @as_json("the findings")
 @voiced
-def check(name: str, wants_json: bool, voice: Voice) -> int:
+def check(name: str | None, wants_json: bool, voice: Voice) -> int:
     """Check that a compute can run scripts.
 
     Ends with 1 when something is bad.
@@ -86,8 +86,10 @@ def check(name: str, wants_json: bool, voice: Voice) -> int:
       dray compute check local
     """  # noqa: D301
     with desk.workspace() as ws, Activity(voice) as activity:
-        activity.begin(f"asking {name}")
-        findings = ws.check(name)
+        # Without a NAME the one that a submit would use.
+        wanted = ws.target(name).name
+        activity.begin(f"asking {wanted}")
+        findings = ws.check(wanted)
     return show_findings(findings, wants_json=wants_json)
 
 

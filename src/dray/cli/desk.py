@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dray.cli.progress import Activity
 from dray.cli.times import ago
 from dray.cli.voice import Voice
 from dray.core.errors import DrayError
@@ -30,7 +31,9 @@ def workspace() -> Iterator[Workspace]:
 def fresh(run: Run, voice: Voice) -> Run:
     """Ask the machine for what is new. A machine that does not answer is a remark, not an error."""
     try:
-        run.refresh()
+        with Activity(voice) as activity:
+            activity.begin(f"asking {run.record.compute}")
+            run.refresh()
     except DrayError as error:
         voice.warn(error.what, f"this is what was known {ago(run.record.as_of)}")
         return run

@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 
-def write_json(value: Any) -> None:
-    """One JSON document on stdout."""
+def write_json(value: Any, *, compact: bool = False) -> None:
+    """One JSON document on stdout; `compact` where it is long and for programs only."""
     # ASCII: file names that are not UTF-8 survive as escaped surrogates on any terminal and in any locale.
-    sys.stdout.write(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(_plain(value), indent=None if compact else 2, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 

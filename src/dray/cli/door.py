@@ -19,6 +19,7 @@ DEBUG = "DRAY_DEBUG"
 def main() -> int:
     """Run the command in `sys.argv`; the exit code."""
     words = sys.argv[1:]
+    _stand_on_three_files()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # closed by the shell with `>&-`
             # Names that are not UTF-8 must not turn into a UnicodeEncodeError.
@@ -61,6 +62,15 @@ def _command(words: list[str]) -> int:
     if words[0] == "help":
         words = [*words[1:], "--help"]
     return run(words)
+
+
+def _stand_on_three_files() -> None:
+    """Open what the shell closed (`>&-`): else the next file that is opened, the history say, becomes stdout."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is `fd`
 
 
 def _hush() -> None:

@@ -41,11 +41,16 @@ def environment_text(environment: Mapping[str, Any] | None) -> str:
     packages = environment.get("packages") or []
     pieces = [
         f"python {environment['python']}" if environment.get("python") else "",
-        f"{len(packages)} package{'s' * (len(packages) != 1)}" if packages else "",
+        count_of(len(packages), "package") if packages else "",
         str(environment.get("digest") or "")[:12],
     ]
     source = f"{environment['source']}: " if environment.get("source") else ""
     return source + ", ".join(piece for piece in pieces if piece)
+
+
+def count_of(count: int, thing: str) -> str:
+    """1 file, 2 files."""
+    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def pairs_text(values: Mapping[str, Any] | None) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dray.workspace import Run
 
 SCRIPT, ENVIRONMENT = "log.script", "log.environment"
+_WORTH_SAYING = {RunState.PREPARING, RunState.QUEUED, RunState.RUNNING}
 _WAITING = {
     RunState.CREATED: "waiting for the machine",
     RunState.STAGING: "sending the code",
@@ -69,7 +70,7 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
     told = []
     build = Spout(2) if voice.verbose else None
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
-    with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var]
+    with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output):
                 activity.rest()
@@ -80,8 +81,10 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
             elif isinstance(event, StateChanged):
                 activity.rest()
                 spout.settle()
-                if not event.state.is_ended:
+                if event.state in _WORTH_SAYING:
                     voice.say(str(event.state))
+                else:
+                    voice.detail(str(event.state))
                 if event.state in _WAITING:
                     activity.begin(_WAITING[event.state])
             elif isinstance(event, Said):

@@ -86,7 +86,7 @@ def _pass_on(run: Run, stream: str, spout: Spout, *, live: bool, skip: int = 0) 
     from dray.workspace import Output
 
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
-    with closing(run.follow(streams=(stream,), wait=live)) as events:  # type: ignore[type-var]
+    with closing(run.follow(streams=(stream,), wait=live)) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output) and event.stream == stream:
                 piece = event.data[skip:]
@@ -99,7 +99,7 @@ def _last_lines(run: Run, stream: str, lines: int, spout: Spout) -> int:
     from dray.workspace import Output
 
     size, kept = 0, bytearray()
-    with closing(run.follow(streams=(stream,), wait=False)) as events:  # type: ignore[type-var]
+    with closing(run.follow(streams=(stream,), wait=False)) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output) and event.stream == stream:
                 size += len(event.data)

@@ -51,7 +51,7 @@ def metrics(word: str, names: tuple[str, ...], wants_json: bool, wants_csv: bool
             raise
         series = _chosen(desk.fresh(run, voice), names)
         if wants_json:
-            write_json({name: _columns(one) for name, one in series.items()})
+            write_json({name: _columns(one) for name, one in series.items()}, compact=True)
         elif wants_csv:
             _write_csv(series)
         elif names:

@@ -10,6 +10,7 @@ import click
 
 from dray.cli import desk
 from dray.cli.documents import write_json
+from dray.cli.facts import count_of
 from dray.cli.options import as_json, one_run, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
@@ -61,9 +62,7 @@ def outputs(word: str, paths: tuple[str, ...], folder: str | None, wants_json: b
         else:
             for path in here:
                 click.echo(printable(os.fspath(path)))
-        voice.say(
-            f"{len(here)} file{'s' * (len(here) != 1)}, {show_bytes(sum(s for _, s in files))}, in {folder}"
-        )
+        voice.say(f"{count_of(len(here), 'file')}, {show_bytes(sum(s for _, s in files))}, in {folder}")
     return 0
 
 

@@ -52,7 +52,7 @@ class Activity:
         from dray.workspace import Progress, Said
 
         if isinstance(event, Progress):
-            self.advance(printable(event.what), event.done, event.total)
+            self.advance(printable(event.what), event.done, event.total or 0)
         elif isinstance(event, Said):
             self.rest()
             self._voice.say(event.text)

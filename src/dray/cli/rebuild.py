@@ -6,6 +6,7 @@ import click
 
 from dray.cli import desk
 from dray.cli.documents import write_json
+from dray.cli.facts import count_of
 from dray.cli.options import as_json, voiced
 from dray.cli.progress import Activity
 from dray.cli.voice import Voice
@@ -28,5 +29,5 @@ def rebuild(wants_json: bool, voice: Voice) -> int:
     if wants_json:
         write_json(found)
     else:
-        click.echo(f"{found['runs']} run{'s' * (found['runs'] != 1)} in the history")
+        click.echo(f"{count_of(found['runs'], 'run')} in the history")
     return 0

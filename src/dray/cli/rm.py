@@ -10,6 +10,7 @@ from dray.cli import desk
 from dray.cli.documents import write_json
 from dray.cli.each import for_each
 from dray.cli.options import as_json, many_runs, voiced
+from dray.cli.progress import Activity
 from dray.cli.voice import Voice, can_ask
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def rm(words: tuple[str, ...], yes: bool, wants_json: bool, voice: Voice) -> int
         click.confirm(f"Delete {len(words)} runs with their logs and outputs?", abort=True, err=True)
 
     def one(run: Run) -> dict[str, Any]:
-        run.remove()
+        with Activity(voice) as activity:
+            activity.begin(f"deleting {run.id}")
+            run.remove()
         if not wants_json:
             click.echo(run.id)
         voice.detail(f"{run.id} is gone")

@@ -10,6 +10,7 @@ from dray.cli import desk
 from dray.cli.documents import write_json
 from dray.cli.facts import shell_words
 from dray.cli.options import as_json, voiced
+from dray.cli.progress import Activity
 from dray.cli.tables import write_table
 from dray.cli.times import ago
 from dray.cli.voice import Voice, paint_word
@@ -53,7 +54,9 @@ def runs(experiment: str | None, status: str | None, limit: int, wants_json: boo
     """  # noqa: D301
     with desk.workspace() as ws:
         # One more than is shown tells whether there are more.
-        found = ws.runs(experiment=experiment, status=status, limit=limit + 1 if limit else None)
+        with Activity(voice) as activity:
+            activity.begin("asking the machines")
+            found = ws.runs(experiment=experiment, status=status, limit=limit + 1 if limit else None)
         shown = found[:limit] if limit else found
         for warning in ws.warnings:
             voice.warn(warning)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dray.cli.voice import can_ask
 from dray.core.errors import UsageError, printable
@@ -17,40 +17,56 @@ SERVICE = "dray"
 LARGEST = 1 << 17  # Linux refuses longer variables (MAX_ARG_STRLEN)
 
 
-def collect(words: Sequence[str], *, may_ask: bool) -> dict[str, str]:
-    """NAME -> value for each `--secret`."""
-    return dict(_one(word, may_ask=may_ask) for word in words)
+def sources(words: Sequence[str]) -> dict[str, str | None]:
+    """NAME -> file, or None, for each `--secret`; refuses what does not fit before anybody is asked."""
+    found: dict[str, str | None] = {}
+    for word in words:
+        name, equals, source = word.partition("=")
+        if not name:
+            raise UsageError("`--secret` needs a name", hint="--secret HF_TOKEN")
+        if equals and not source.startswith("@"):
+            raise _seen_by_all(name)
+        found[name] = source[1:] if equals else None
+    return found
 
 
-def _one(word: str, *, may_ask: bool) -> tuple[str, str]:
-    name, equals, source = word.partition("=")
+def collect(found: Mapping[str, str | None], *, may_ask: bool) -> dict[str, str]:
+    """NAME -> value."""
+    return {name: _value(name, path, may_ask=may_ask) for name, path in found.items()}
+
+
+def _seen_by_all(name: str) -> UsageError:
     shown = printable(name)
-    if not name or "\0" in name:
-        raise UsageError("`--secret` needs a name", hint="--secret HF_TOKEN")
-    if equals and not source.startswith("@"):
-        # The value is not repeated: this message may end up in a log.
-        raise UsageError(
-            f"the value of the secret `{shown}` may not stand on the command line",
-            why="every process on this machine can read it there, and the shell keeps it in its history",
-            hint=f"`--secret {shown}` (environment, keyring or a prompt) or `--secret {shown}=@FILE`",
-        )
-    value = _from_file(shown, source[1:]) if equals else _look(name, may_ask=may_ask)
-    if not value or "\0" in value or len(os.fsencode(value)) >= LARGEST - len(os.fsencode(name)) - 2:
-        trouble = (
-            "is empty" if not value else "holds a NUL byte" if "\0" in value else "is longer than 128 kB"
-        )
-        raise UsageError(f"the value of the secret `{shown}` {trouble}")
-    return name, value
+    # The value is not repeated: this message may end up in a log.
+    return UsageError(
+        f"the value of the secret `{shown}` may not stand on the command line",
+        why="every process on this machine can read it there, and the shell keeps it in its history",
+        hint=f"`--secret {shown}` (environment, keyring or a prompt) or `--secret {shown}=@FILE`",
+    )
 
 
-def _from_file(shown: str, path: str) -> str:
+def _value(name: str, path: str | None, *, may_ask: bool) -> str:
+    value = _look(name, may_ask=may_ask) if path is None else _from_file(name, path)
+    too_long = len(os.fsencode(value)) >= LARGEST - len(os.fsencode(name)) - 2
+    for is_so, trouble in (
+        (not value, "is empty"),
+        ("\0" in value, "holds a NUL byte"),
+        (too_long, "is too long"),
+    ):
+        if is_so:
+            raise UsageError(f"the value of the secret `{printable(name)}` {trouble}")
+    return value
+
+
+def _from_file(name: str, path: str) -> str:
     """The file's content without its last newline, which editors and `echo` add."""
     try:
         with open(os.path.expanduser(path), "rb") as file:
             data = file.read(LARGEST + 2)
     except OSError as error:
         raise UsageError(
-            f"the file of the secret `{shown}` cannot be read: {printable(path)}", why=error.strerror
+            f"the file of the secret `{printable(name)}` cannot be read: {printable(path)}",
+            why=error.strerror,
         ) from error
     return os.fsdecode(data.removesuffix(b"\n").removesuffix(b"\r"))
 

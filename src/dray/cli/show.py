@@ -9,7 +9,15 @@ import click
 
 from dray.cli import desk
 from dray.cli.documents import write_json
-from dray.cli.facts import environment_text, git_text, pairs_text, shell_words, show_number, write_facts
+from dray.cli.facts import (
+    count_of,
+    environment_text,
+    git_text,
+    pairs_text,
+    shell_words,
+    show_number,
+    write_facts,
+)
 from dray.cli.options import as_json, one_run, voiced
 from dray.cli.times import at
 from dray.cli.voice import Voice
@@ -74,7 +82,7 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _code(snapshot: Mapping[str, Any]) -> str:
     """0123456789ab, 41 files, 0.3 MB."""
-    return f"{str(snapshot.get('digest'))[:12]}, {snapshot.get('files')} files, {show_bytes(snapshot.get('bytes') or 0)}"
+    return f"{str(snapshot.get('digest'))[:12]}, {count_of(snapshot.get('files') or 0, 'file')}, {show_bytes(snapshot.get('bytes') or 0)}"
 
 
 def _host(host: Mapping[str, Any]) -> str:

@@ -116,10 +116,11 @@ def submit(
       dray submit -d -- make all
     """  # noqa: D301 # \b is click's mark for "keep these lines"
     submission = _submission(ctx, words, fields)
+    sources = secret_values.sources(secret_words)
     with desk.workspace() as ws:
         if dry_run:
-            return _show_plan(ws, submission, wants_json)
-        secrets = secret_values.collect(secret_words, may_ask=not yes)
+            return _show_plan(ws, submission, voice, wants_json)
+        secrets = secret_values.collect(sources, may_ask=not yes)
         run = _start(ws, replace(submission, secrets=secrets), voice)
         if detach:
             run.detach()
@@ -168,8 +169,10 @@ def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
             raise
 
 
-def _show_plan(ws: Workspace, submission: Submission, wants_json: bool) -> int:
-    plan = ws.plan(submission)
+def _show_plan(ws: Workspace, submission: Submission, voice: Voice, wants_json: bool) -> int:
+    with Activity(voice) as activity:
+        activity.begin("reading the code")
+        plan = ws.plan(submission)
     if wants_json:
         write_json(plan.to_json())
         return 0

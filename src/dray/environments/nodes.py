@@ -45,9 +45,11 @@ def parse(path: Path) -> yaml.Node:
     except yaml.YAMLError as trouble:
         mark = getattr(trouble, "problem_mark", None)
         place = Place(path, mark.line + 1, mark.column + 1) if mark else Place(path)
-        # PyYAML's own text repeats the line, in which there may be a password.
         problem = getattr(trouble, "problem", None) or "it holds characters that YAML does not allow"
-        raise EnvironmentSyntax(place, f"it is not YAML: {problem}") from trouble
+        # PyYAML's own text repeats the line, in which there may be a password: no `from trouble`.
+        raise EnvironmentSyntax(place, f"it is not YAML: {problem}") from None
+    except RecursionError:
+        raise EnvironmentSyntax(Place(path), "it is nested too deeply") from None
     if root is None:
         raise EnvironmentSyntax(Place(path), "it is empty", hint=EXAMPLE)
     return root
@@ -104,7 +106,7 @@ def text_of(node: yaml.Node, path: Path, what: str) -> str:
             "bool": "yes or no",
             "timestamp": "a date",
         }
-        shapes = {yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}
+        shapes: dict[type[yaml.Node], str] = {yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}
         found = shapes.get(type(node)) or kinds.get(node.tag.rpartition(":")[2], node.tag)
         raise EnvironmentSyntax(at(path, node), f"here should be {what}, and there is {found}")
     text: str = node.value

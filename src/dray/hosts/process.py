@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 
 _WORDS = 4000
 
+# Closed channels whose program was still about to end. Looked after at the next close, so that none stays a zombie.
+_ending: list[subprocess.Popen[bytes]] = []
+
 
 class ProcessChannel:
     """The stdin and stdout of a child process."""
@@ -76,9 +79,6 @@ class ProcessChannel:
         self._in.close()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        try:
-            self._process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            # It notices at its next look; not worth our user's time. Marked as done, so that nobody warns of it.
-            self._process.returncode = 0
         self._said.close()
+        # It ends by itself when its pipes are closed; waiting for that is not worth our user's time.
+        _ending[:] = [process for process in (*_ending, self._process) if process.poll() is None]

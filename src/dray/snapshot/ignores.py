@@ -107,14 +107,14 @@ def _leads_here(pattern: Pattern, steps: list[str]) -> bool:
 
 
 def _probe(segments: Iterable[str], always: frozenset[str]) -> Probe:
-    names, suffixes, regexes = set(always), [], []
-    for kind, text in dict.fromkeys(loose(s) for s in segments):
+    names = set(always)
+    suffixes: list[str] = []
+    regexes: list[str] = []
+    for kind, texts in map(loose, dict.fromkeys(segments)):
         if kind == "name":
-            names.add(text)
-        elif kind == "suffix":
-            suffixes.append(text)
+            names.update(texts)
         else:
-            regexes.append(text)
+            (suffixes if kind == "suffix" else regexes).extend(texts)
     wild = re.compile("|".join(f"(?:{r})" for r in regexes), re.DOTALL).fullmatch if regexes else None
     return frozenset(names), tuple(suffixes), wild
 

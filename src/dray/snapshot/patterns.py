@@ -13,12 +13,27 @@ import re
 import warnings
 
 _SPECIAL = frozenset("*?[\\")
+_BRACKET = re.compile(r"(?:\w|0-9|a-z|A-Z)+\]", re.ASCII)
+"""The brackets that mean the same to everybody, such as the one in `run_[0-9].txt`."""
+_ENDINGS = re.compile(r"\*([^*?\[\\]*)\[(\w+)\]([^*?\[\\]*)", re.ASCII | re.DOTALL)
+"""`*.py[cod]` is in every ignore file, and three endings are quicker to look for than a regex."""
 
 
 class Pattern:
     """One line. `segments` has one entry for a pattern that matches at any depth, by name alone."""
 
-    __slots__ = ("_exact", "_kind", "_text", "by_name", "dir_only", "line", "negated", "segments", "text")
+    __slots__ = (
+        "_exact",
+        "_kind",
+        "_text",
+        "_texts",
+        "by_name",
+        "dir_only",
+        "line",
+        "negated",
+        "segments",
+        "text",
+    )
 
     def __init__(self, line: int, text: str) -> None:
         self.line = line
@@ -30,7 +45,9 @@ class Pattern:
         text = text[:-1] if self.dir_only else text
         self.by_name, self.segments = _split(text)
         self._text = "/".join(self.segments)
-        self._kind = loose(self._text)[0] if self.by_name or _is_plain(self._text) else "regex"
+        self._kind, self._texts = (
+            loose(self._text) if self.by_name or _is_plain(self._text) else ("regex", [])
+        )
         self._exact: re.Pattern[str] | bool | None = None
 
     def matches(self, path: str) -> bool:
@@ -38,7 +55,7 @@ class Pattern:
         if self._kind == "name":
             return path == self._text
         if self._kind == "suffix":
-            return path.endswith(self._text[1:])
+            return path.endswith(tuple(self._texts))
         if self._exact is None:
             self._exact = _translate(self._text) or False
         if isinstance(self._exact, bool) or self._exact.fullmatch(path) is None:
@@ -57,26 +74,37 @@ def parse_line(source: str, line: int) -> Pattern | None:
     return Pattern(line, text)
 
 
-def loose(segment: str) -> tuple[str, str]:
-    """A cheap test that every name matching `segment` passes: ("name" or "suffix", text) or ("regex", source)."""
+def loose(segment: str) -> tuple[str, list[str]]:
+    """A cheap test that every name matching `segment` passes: ("name" or "suffix", texts) or ("regex", [source])."""
     if _is_plain(segment):
-        return "name", segment
+        return "name", [segment]
     if segment[0] == "*" and _is_plain(segment[1:]) and segment != "*":
-        return "suffix", segment[1:]
+        return "suffix", [segment[1:]]
+    choice = _ENDINGS.fullmatch(segment)
+    if choice is not None:
+        return "suffix", [f"{choice[1]}{letter}{choice[3]}" for letter in choice[2]]
+    return "regex", [_loose_regex(segment)]
+
+
+def _loose_regex(segment: str) -> str:
     out = []
     position = 0
     while position < len(segment):
         char = segment[position]
-        if char == "[":  # where it ends is pathspec's business
-            out.append(".*")
-            break
-        if char == "\\":
-            position += 1
+        position += 1
+        if char == "[":
+            bracket = _BRACKET.match(segment, position)
+            if bracket is None:  # where it ends, and what it means, is pathspec's business
+                out.append(".*")
+                break
+            out.append("[" + bracket[0])
+            position = bracket.end()
+        elif char == "\\":
             out.append(re.escape(segment[position : position + 1]))
+            position += 1
         else:
             out.append(".*" if char in "*?" else re.escape(char))
-        position += 1
-    return "regex", "".join(out)
+    return "".join(out)
 
 
 def _is_plain(segment: str) -> bool:

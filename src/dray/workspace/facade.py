@@ -16,7 +16,7 @@ from dray.core.spec import RunSpec
 from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.runner.frames import PIECE
-from dray.store import RunExists, Store
+from dray.store import HistoryDamaged, RunExists, Store
 from dray.targets import LocalTarget
 from dray.workspace.events import Event, Progress, Said
 from dray.workspace.following import look
@@ -135,16 +135,23 @@ class Workspace:
                 tell(Said(line))
             self.store.create_run(spec)
             with self.store.submitting(spec.id):
-                self._hand_over(connection, spec, snapshot, submission, tell)
+                trouble = self._hand_over(connection, spec, snapshot, submission, tell)
         except BaseException:
             connection.close()
             raise
-        return Run(self, self.store.run(spec.id), connection)
+        record = self.store.run(spec.id)
+        if trouble is None:
+            return Run(self, record, connection)
+        connection.close()
+        return Run(self, record, interrupted=isinstance(trouble, KeyboardInterrupt))
 
     def _hand_over(
         self, connection: Connection, spec: RunSpec, snapshot: Any, wish: Submission, tell: _ALL
-    ) -> None:
-        """Bring spec and code to the machine. However it is cut, the run is started once or never, and we know which."""
+    ) -> BaseException | None:
+        """Bring spec and code to the machine. However it is cut, the run is started once or never, and we know which.
+
+        Returns what went wrong too late to stop it.
+        """
         target = self.target(spec.compute)
         try:
             request = {"op": "submit", "spec": spec.to_json(), "manifest": snapshot.manifest}
@@ -158,12 +165,13 @@ class Workspace:
             if self._bury(spec):
                 why = "left before it was handed over" if isinstance(trouble, KeyboardInterrupt) else str(trouble)
                 raise NotStarted(f"run {spec.id} was not started", why=why) from trouble
-            return
+            return trouble
         if not header.get("claimed"):
             text = str(header.get("text") or "the machine refused it")
             self.store.set_state(spec.id, RunState.FAILED, {"kind": "not-started", "text": text})
             self.store.mark_complete(spec.id)
             raise NotStarted(f"run {spec.id} was not started", why=text)
+        return None
 
     def _bury(self, spec: RunSpec) -> bool:
         """Make sure that the run was not and will not be started. False: it was, and goes on."""
@@ -219,6 +227,10 @@ class Workspace:
     def rebuild(self, on: _ALL | None = None) -> dict[str, int]:
         """Make the history again from the run folders of every compute; what is known already is left alone."""
         tell: _ALL = on or (lambda event: None)
+        try:
+            self.store  # noqa: B018
+        except HistoryDamaged:
+            Store.set_aside(self.home)
         found = {"runs": 0, "tombstones": 0}
         for name in self._targets:
             with self.connect(name) as connection:

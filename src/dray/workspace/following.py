@@ -30,12 +30,15 @@ class Follower:
         self.store = store
         self.run_id = run_id
         self.streams = streams
+        self.cursor = store.cursors(run_id)
+        """Where the next byte of each stream is to come from; ahead of the history by what is not written yet."""
         self._tails: dict[tuple[int, str], bytes] = {}
         self._batch: list[tuple[int, str, int, bytes]] = []
         self._batch_size = 0
 
-    def stored(self, cursor: Mapping[str, int]) -> Iterator[Output]:
-        """What the history holds of the wanted logs, up to `cursor`."""
+    def stored(self) -> Iterator[Output]:
+        """What the history holds of the wanted logs, up to the cursor."""
+        cursor = dict(self.cursor)
         for key in sorted(cursor, key=_by_attempt):
             attempt, _, stream = key.partition("/")
             if stream in self.streams:
@@ -44,9 +47,13 @@ class Follower:
                     data = self.store.read_log(self.run_id, int(attempt), stream, start, size)
                     yield Output(stream, int(attempt), data)
 
-    def events(self, connection: Connection, cursor: Mapping[str, int], *, wait: bool) -> Iterator[Event]:
-        """What is new on the machine, taken in and told, up to the end (or, without `wait`, up to now)."""
-        connection.ask({"op": "follow", "run": self.run_id, "cursor": dict(cursor), "wait": wait, "streams": [""]})
+    def events(self, connection: Connection, *, wait: bool) -> Iterator[Event]:
+        """What is new on the machine, taken in and told, up to the end (or, without `wait`, up to now).
+
+        After a LinkLost it may be called again with another connection, and goes on at the byte.
+        """
+        request = {"op": "follow", "run": self.run_id, "wait": wait, "streams": [""]}
+        connection.ask({**request, "cursor": self.cursor})
         while True:
             header, body = connection.receive()
             if "stream" in header:
@@ -74,7 +81,7 @@ class Follower:
                     return
                 # Another client is just about to bring it there.
                 time.sleep(_GRACE_FOR_CLIENT_S)
-                connection.ask({"op": "follow", "run": self.run_id, "cursor": dict(cursor), "streams": [""]})
+                connection.ask({**request, "cursor": self.cursor})
             elif "never" in header:
                 self.store.set_state(self.run_id, RunState.FAILED, _NOT_STARTED)
                 yield Ended(self.store.run(self.run_id))
@@ -82,6 +89,7 @@ class Follower:
 
     def _told(self, header: Mapping[str, Any], body: bytes) -> Iterator[Event]:
         attempt, stream, offset = int(header["attempt"]), str(header["stream"]), int(header["offset"])
+        self.cursor[f"{attempt}/{stream}"] = offset + len(body)
         if stream.endswith(".jsonl"):
             tail = self._tails.pop((attempt, stream), b"")
             data = tail + body

@@ -15,7 +15,7 @@ from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.store import Line, RunRecord, Series
 from dray.workspace.errors import RunAlive
-from dray.workspace.events import Ended, Event, Output, Progress, StateChanged
+from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
 from dray.workspace.explain import explain
 from dray.workspace.following import Follower
 from dray.workspace.submission import me
@@ -26,19 +26,26 @@ if TYPE_CHECKING:
 SCRIPT_LOG = "log.script"
 _OUTPUTS = "outputs/"
 _MOST_TAIL = 64 << 20
+_VAIN_TRIES = 3
 
 
 class Run:
     """A run of the history. Reading attributes reads the history; `refresh` and `follow` ask the machine."""
 
     def __init__(
-        self, workspace: Workspace, record: RunRecord, connection: Connection | None = None
+        self,
+        workspace: Workspace,
+        record: RunRecord,
+        connection: Connection | None = None,
+        *,
+        interrupted: bool = False,
     ) -> None:
         self._workspace = workspace
         self._store = workspace.store
         self.record = record
         self.id = record.id
         self._connection = connection
+        self._interrupted = interrupted
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.name or self.record.experiment} {self.status}>"
@@ -77,7 +84,7 @@ class Run:
         """Ask the machine and take in what is new; costs nothing once the run is complete here."""
         if self.record.complete or (self.ended and not everything):
             return self
-        for _ in self._live(streams=(), wait=False):
+        for _ in self._live(Follower(self._store, self.id, ()), wait=False):
             continue
         self._reread()
         return self
@@ -86,38 +93,48 @@ class Run:
 
     def follow(self, *, streams: tuple[str, ...] = (SCRIPT_LOG,), wait: bool = True) -> Iterator[Event]:
         """Everything from the first byte on, then live up to the end. Leaving early harms nothing."""
+        if self._interrupted:
+            # Ctrl-C came while the run was handed over, and too late to stop it: the caller leaves, the run goes on.
+            self._interrupted = False
+            raise KeyboardInterrupt
         follower = Follower(self._store, self.id, streams)
-        cursor = self._store.cursors(self.id)
         self._reread()
-        yield from follower.stored(cursor)
+        yield from follower.stored()
         if self.record.complete:
             yield Ended(self.record)
             return
         if self.status not in (RunState.CREATED, RunState.STAGING):
             yield StateChanged(self.record.status)
-        yield from self._live(streams=streams, wait=wait, cursor=cursor)
+        yield from self._live(follower, wait=wait)
 
-    def _live(
-        self, *, streams: tuple[str, ...], wait: bool, cursor: Mapping[str, int] | None = None
-    ) -> Iterator[Event]:
-        follower = Follower(self._store, self.id, streams)
-        connection = self._take_connection()
+    def _live(self, follower: Follower, *, wait: bool) -> Iterator[Event]:
         shown = self.record.status
-        try:
-            at = cursor if cursor is not None else self._store.cursors(self.id)
-            for event in follower.events(connection, at, wait=wait):
-                if isinstance(event, StateChanged):
-                    if event.state is shown:
-                        continue
-                    shown = event.state
-                if isinstance(event, Ended):
-                    self.record = event.record
-                yield event
-        except LinkLost:
-            self._store.looked(self.id, time.time(), unreachable=connection.where)
-            raise
-        finally:
-            connection.close()
+        for event in self._linked(follower, wait=wait):
+            if isinstance(event, StateChanged):
+                if event.state is shown:
+                    continue
+                shown = event.state
+            if isinstance(event, Ended):
+                self.record = event.record
+            yield event
+
+    def _linked(self, follower: Follower, *, wait: bool) -> Iterator[Event]:
+        """The follower's events over as many connections as it takes, while each brings something new."""
+        vain = 0
+        while True:
+            connection = self._take_connection()
+            before = dict(follower.cursor)
+            try:
+                yield from follower.events(connection, wait=wait)
+                return
+            except LinkLost as lost:
+                vain = vain + 1 if follower.cursor == before else 0
+                if vain == _VAIN_TRIES:
+                    self._store.looked(self.id, time.time(), unreachable=lost.what)
+                    raise
+            finally:
+                connection.close()
+            yield Said(f"the connection to {connection.where} broke; taking it up again")
 
     def _take_connection(self) -> Connection:
         connection, self._connection = self._connection, None
@@ -216,9 +233,22 @@ class Run:
         self.refresh(everything=False)
         if self.ended:
             return self.status
+        by = me()
         with self._workspace.connect(self.record.compute) as connection:
-            answer = connection.call({"op": "cancel", "run": self.id, "grace": grace_s, "by": me()})
-        if "end" in answer or "absent" in answer:
+            answer = connection.call({"op": "cancel", "run": self.id, "grace": grace_s, "by": by})
+            if "absent" in answer and self.status in (RunState.CREATED, RunState.STAGING):
+                # Still on its way: a tombstone is there before it.
+                spec = self.record.spec.to_json()
+                answer = connection.call({"op": "never", "run": self.id, "spec": spec})
+                if "never" in answer:
+                    why = {"kind": "cancelled", "text": f"cancelled by {by} before it reached the machine", "by": by}
+                    self._store.set_state(self.id, RunState.CANCELED, why)
+                    self._store.mark_complete(self.id)
+                else:
+                    answer = connection.call({"op": "cancel", "run": self.id, "grace": grace_s, "by": by})
+        if "cancelling" in answer:
+            self._reread()
+        else:
             self.refresh()
         return self.status
 

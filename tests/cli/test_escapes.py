@@ -124,7 +124,9 @@ _WILD = st.lists(_TRICKY | st.binary(max_size=6), max_size=40).map(b"".join)
 
 
 @given(_WILD, st.lists(st.integers(0, 200), max_size=12))
-def test_a_stream_filtered_in_any_pieces_is_the_same_as_filtered_at_once(data: bytes, cuts: list[int]) -> None:
+def test_a_stream_filtered_in_any_pieces_is_the_same_as_filtered_at_once(
+    data: bytes, cuts: list[int]
+) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
