@@ -118,9 +118,10 @@ def _footprint(quick: bool) -> list[Row]:
         script = here.write("silent.py", SILENT)
         said = here.project.parent / "pid"
         command = [DRAY, "submit", "-c", "local", "--detach", script.name, str(said), str(watched_s + 30)]
-        run = subprocess.run(
-            command, cwd=here.project, env=here.env, stdout=subprocess.PIPE, text=True, check=True
-        ).stdout.strip()
+        submitted = subprocess.run(
+            command, cwd=here.project, env=here.env, capture_output=True, text=True, check=True
+        )
+        run = submitted.stdout.strip()
         try:
             pids = _ancestors(_appears(said))
             time.sleep(1)  # what happens once at the start is not what it costs beside a long run

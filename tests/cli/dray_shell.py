@@ -14,6 +14,7 @@ import termios
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 LIMIT_S = 60.0
 _BASE = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL") if name in os.environ}
@@ -73,11 +74,11 @@ class Terminal:
             [sys.executable, "-m", "dray", *words],
             cwd=shell.folder,
             env={**shell.env, "TERM": "xterm-256color", **env},
-            preexec_fn=lambda: os.login_tty(inner),
+            preexec_fn=lambda: os.login_tty(inner),  # noqa: PLW1509 # tests have no threads of their own
         )
         os.close(inner)
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 
@@ -128,7 +129,7 @@ def test_a_stream_filtered_in_any_pieces_is_the_same_as_filtered_at_once(
     data: bytes, cuts: list[int]
 ) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    pieces = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(edges)]
 
     assert filtered(*pieces) == filtered(data)
 

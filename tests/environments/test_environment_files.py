@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.core.spec import Environment
@@ -262,6 +262,7 @@ class TestShape:
 
         assert "line 2" in str(caught.value)
 
+    @settings(deadline=None)
     @given(st.text(max_size=200) | st.lists(st.text(max_size=30)).map(lambda d: f"dependencies: {d!r}"))
     def test_any_text_is_an_environment_or_an_error_in_words(
         self, tmp_path_factory: pytest.TempPathFactory, text: str
@@ -274,6 +275,15 @@ class TestShape:
             except EnvironmentFileError:
                 continue  # the one kind of error that may come out
             assert Environment.from_json(environment.to_json()).digest == environment.digest
+
+
+def test_the_example_names_what_it_needs() -> None:
+    example = Path(__file__).parents[2] / "examples" / "digits"
+
+    found = find_environment_file(example, example.parent)
+
+    assert found == example / FILE_NAME
+    assert read_environment(found).packages == ("scikit-learn>=1.3",)
 
 
 class TestPip:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from dray.core.ids import new_run_id
 from dray.core.spec import RunSpec
 from dray.store import Store
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -29,6 +31,14 @@ def run_id(store: Store) -> str:
     made = new_run_id()
     store.create_run(RunSpec(made, "digits", "local", ("train.py",), created=1000.0))
     return made
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A folder that every user may look into; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -27,15 +27,23 @@ def _line(kind: str, data: object, t: float) -> bytes:
 
 def streams() -> dict[str, bytes]:
     """What the machine holds of each run."""
-    events = [_line("opened", {"host": "h", "pid": 7, "rank": None}, 5.0), _line("params", {"values": {"lr": 1}}, 5.1)]
-    events += [_line("metrics", {"step": n, "values": {"loss": n / 7, "acc": n}}, 6.0 + n) for n in range(300)]
+    events = [
+        _line("opened", {"host": "h", "pid": 7, "rank": None}, 5.0),
+        _line("params", {"values": {"lr": 1}}, 5.1),
+    ]
+    events += [
+        _line("metrics", {"step": n, "values": {"loss": n / 7, "acc": n}}, 6.0 + n) for n in range(300)
+    ]
     return {
         "state.jsonl": _line("state", {"state": "preparing"}, 4.0)
         + _line("host", {"host": "h", "cpus": 2}, 4.5)
         + _line("state", {"state": "running", "pid": 7}, 5.0)
         + _line("note", {"text": "warm"}, 5.0),
         "log.script": b"".join(b"line %d\n" % n for n in range(2000)),
-        "events.0123abcd.jsonl": b"".join(events[:200]) + b"garbled\n" + b"".join(events[200:]) + b'{"v":1,"torn',
+        "events.0123abcd.jsonl": b"".join(events[:200])
+        + b"garbled\n"
+        + b"".join(events[200:])
+        + b'{"v":1,"torn',
     }
 
 

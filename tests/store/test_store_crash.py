@@ -25,7 +25,18 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler on Linux")
     library = tmp_path_factory.mktemp("shim") / "crash_shim.so"
-    words = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, _HERE / "crash_shim.c", "-ldl"]
+    words = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-o",
+        library,
+        _HERE / "crash_shim.c",
+        "-ldl",
+    ]
     subprocess.run(words, check=True)
     return library
 
@@ -33,7 +44,13 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run_series(shim: Path, home: Path, at: int, torn: bool) -> tuple[int, list[str], int]:
     """Exit status, the runs whose creation had returned, and how many changes were made."""
     count = home.parent / f"{home.name}.count"
-    shimmed = {"LD_PRELOAD": shim, "CRASH_HOME": home, "CRASH_AT": at, "CRASH_TORN": int(torn), "CRASH_COUNT": count}
+    shimmed = {
+        "LD_PRELOAD": shim,
+        "CRASH_HOME": home,
+        "CRASH_AT": at,
+        "CRASH_TORN": int(torn),
+        "CRASH_COUNT": count,
+    }
     done = subprocess.run(
         [sys.executable, _HERE / "crash_series.py", home],
         env={**os.environ, **{name: str(value) for name, value in shimmed.items()}},
@@ -88,7 +105,9 @@ def test_a_kill_at_any_of_some_moments_loses_nothing(
 ) -> None:
     export, changes = undisturbed
     # The first ones make the history, the last ones remove a run and close; the rest is spread evenly.
-    moments = sorted({*range(1, 13, 2), *range(13, changes - 14, max(changes // 14, 1)), *range(changes - 14, changes, 2)})
+    moments = sorted(
+        {*range(1, 13, 2), *range(13, changes - 14, max(changes // 14, 1)), *range(changes - 14, changes, 2)}
+    )
 
     assert _survives(shim, tmp_path, moments, export) >= 20
 

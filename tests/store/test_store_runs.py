@@ -40,7 +40,12 @@ def test_a_run_comes_back_as_it_was_asked_for(store: Store) -> None:
 
     record = store.run(spec.id)
     assert record.spec == spec
-    assert (record.name, record.experiment, record.compute, record.created) == ("first", "digits", "gpu1", 1000.5)
+    assert (record.name, record.experiment, record.compute, record.created) == (
+        "first",
+        "digits",
+        "gpu1",
+        1000.5,
+    )
     assert (record.status, record.attempts, record.complete) == (RunState.CREATED, 0, False)
     assert store.tags(spec.id) == {"stage": "dev"}
 
@@ -50,7 +55,9 @@ def test_an_id_is_given_once(store: Store, run_id: str) -> None:
         new_run(store, id=run_id)
 
 
-@pytest.mark.parametrize("bad", ["../../etc", "", "a", "UPPERCASES", "abcdefghi/", "abcdefghij\n", "a\udcff34567892"])
+@pytest.mark.parametrize(
+    "bad", ["../../etc", "", "a", "UPPERCASES", "abcdefghi/", "abcdefghij\n", "a\udcff34567892"]
+)
 def test_an_id_that_could_lead_out_of_the_folder_is_refused(store: Store, bad: str) -> None:
     with pytest.raises(UnsafeName):
         store.create_run(RunSpec(bad, "e", "local", ("x",)))
@@ -137,7 +144,13 @@ def test_the_newest_of_many_runs_are_listed_at_once(store: Store, run_id: str) -
         db.executemany(
             "INSERT INTO run (id, experiment, compute, created, spec, state) VALUES (?, ?, 'local', ?, ?, ?)",
             (
-                (f"x{n}", f"e{n % 7}", 2000.0 + n, record.spec_json, "created" if n % 1000 == 0 else "completed")
+                (
+                    f"x{n}",
+                    f"e{n % 7}",
+                    2000.0 + n,
+                    record.spec_json,
+                    "created" if n % 1000 == 0 else "completed",
+                )
                 for n in range(100_000)
             ),
         )
@@ -193,7 +206,11 @@ def test_a_later_attempt_wins_whichever_is_read_first(store: Store) -> None:
             step(run_id)
         seen.append({**store.export_state(run_id), "spec": None})
         assert store.run(run_id).status is RunState.PREPARING
-        assert (store.run(run_id).end, store.run(run_id).host, store.run(run_id).complete) == (None, None, False)
+        assert (store.run(run_id).end, store.run(run_id).host, store.run(run_id).complete) == (
+            None,
+            None,
+            False,
+        )
     assert seen[0] == seen[1]
 
 
@@ -255,7 +272,9 @@ def test_completeness_can_be_added_later(store: Store, run_id: str) -> None:
 
 
 def test_a_removed_run_leaves_nothing(store: Store, run_id: str) -> None:
-    store.ingest_many(run_id, [(1, "log.script", 0, b"hello"), (1, EVENTS, 0, metric(1, loss=1.0) + b"broken\n")])
+    store.ingest_many(
+        run_id, [(1, "log.script", 0, b"hello"), (1, EVENTS, 0, metric(1, loss=1.0) + b"broken\n")]
+    )
     store.end(run_id, 1, ending())
 
     store.remove(run_id)
@@ -297,7 +316,9 @@ def test_a_run_made_again_does_not_inherit_the_files_of_the_removed_one(home: Pa
         assert store.read_log(run_id, 1, "log.script", 0, 100) == b"new"
 
 
-def test_a_client_that_submits_is_seen_by_others_until_it_is_done(home: Path, store: Store, run_id: str) -> None:
+def test_a_client_that_submits_is_seen_by_others_until_it_is_done(
+    home: Path, store: Store, run_id: str
+) -> None:
     with Store.open(home) as other:
         assert not other.is_submitting(run_id)
         with store.submitting(run_id):

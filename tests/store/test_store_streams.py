@@ -18,12 +18,18 @@ from dray.store import CursorGap, NoSuchRun, Store, UnsafeName, events
 # What a script can make of a line: good ones, and all kinds of bad ones.
 _names = st.sampled_from(["loss", "acc", "x" * 10_000, "", "\ud800", "\\ud800", "a\x00b", "caf\u00e9", "NaN"])
 _numbers = st.one_of(
-    st.floats(allow_nan=False), st.integers(), st.sampled_from(["NaN", "Infinity", "-Infinity", 10**400, -0.0, 1e308])
+    st.floats(allow_nan=False),
+    st.integers(),
+    st.sampled_from(["NaN", "Infinity", "-Infinity", 10**400, -0.0, 1e308]),
 )
-_steps = st.one_of(st.none(), st.integers(-5, 100), st.sampled_from([2**63 - 1, -(2**63), 2**63, 1.5, "7", True]))
+_steps = st.one_of(
+    st.none(), st.integers(-5, 100), st.sampled_from([2**63 - 1, -(2**63), 2**63, 1.5, "7", True])
+)
 _json = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 _lines = st.one_of(
@@ -66,8 +72,6 @@ _lines = st.one_of(
 _quiet = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-
-
 @_quiet
 @given(st.lists(_lines, max_size=12).map(b"".join), st.lists(st.integers(0, 4000), max_size=8))
 def test_a_log_read_in_any_pieces_stores_the_same_events(stream: bytes, cuts: list[int]) -> None:
@@ -103,7 +107,9 @@ def test_one_bad_line_hides_no_other(lines: list[bytes]) -> None:
 
 @_quiet
 @given(
-    st.lists(st.one_of(_lines, st.builds(metric, st.integers(0, 9), loss=st.floats(0, 1))), max_size=10).map(b"".join),
+    st.lists(st.one_of(_lines, st.builds(metric, st.integers(0, 9), loss=st.floats(0, 1))), max_size=10).map(
+        b"".join
+    ),
     st.lists(st.tuples(st.booleans(), st.integers(0, 4000), st.integers(0, 4000)), max_size=20),
     st.sampled_from([EVENTS, "log.script"]),
 )
@@ -258,7 +264,10 @@ def test_not_a_number_and_the_infinities_survive(store: Store, run_id: str) -> N
 @pytest.mark.parametrize(
     ("attempt", "stream"),
     [
-        *[(1, name) for name in ("../x", "log.a/b", "log", "log.", "Log.x", "log.x\n", "log." + "x" * 81, "log.\x00")],
+        *[
+            (1, name)
+            for name in ("../x", "log.a/b", "log", "log.", "Log.x", "log.x\n", "log." + "x" * 81, "log.\x00")
+        ],
         *[(1, "a" * 300 + ".x"), (0, "log.x"), (-1, "log.x"), (True, "log.x"), (10**7, "log.x")],
     ],
 )
@@ -294,7 +303,14 @@ def test_streams_of_no_known_kind_are_kept_as_bytes(store: Store, run_id: str) -
 
 
 def test_there_is_nothing_to_ask_of_a_run_that_is_not_there(store: Store) -> None:
-    for question in (store.cursors, store.params, store.metrics, store.log_streams, store.export_state, store.remove):
+    for question in (
+        store.cursors,
+        store.params,
+        store.metrics,
+        store.log_streams,
+        store.export_state,
+        store.remove,
+    ):
         with pytest.raises(NoSuchRun):
             question("aaaaaaaaaa")
 

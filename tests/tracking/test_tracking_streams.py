@@ -135,9 +135,25 @@ def test_a_huge_table_keeps_its_first_rows_in_a_line_that_readers_can_hold(world
 
     (table,) = world.only("table")
     (stream,) = world.streams.iterdir()
-    assert 5_000 < len(table["rows"]) < 50_000
+    assert 4_000 < len(table["rows"]) < 50_000
     assert stream.stat().st_size < 1_100_000
     assert f"its first {len(table['rows'])} rows are kept" in err
+
+
+def test_a_great_many_values_in_one_call_are_all_kept_in_lines_that_readers_can_hold(world: World) -> None:
+    world.run(
+        "import dray\n"
+        "dray.log({'metric %d' % i: i for i in range(100_000)}, step=7)\n"
+        "dray.log_params({'p%d' % i: '\\U0001f600' * 60_000 for i in range(3)})\n"
+        "dray.log_table('wide', [], columns=range(10**6))"
+    )
+
+    (stream,) = world.streams.iterdir()
+    values = {name: value for event in world.only("metrics") for name, value in event["values"].items()}
+    assert values == {f"metric {i}": i for i in range(100_000)}
+    assert {event["step"] for event in world.only("metrics")} == {7}
+    assert [list(event["values"]) for event in world.only("params")] == [["p0"], ["p1"], ["p2"]]
+    assert max(map(len, stream.read_bytes().splitlines())) < 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.tracking import values
@@ -21,6 +21,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@settings(deadline=None)
 @given(st.floats())
 def test_a_float_comes_back_the_same(value: float) -> None:
     text = values.number(value)
@@ -31,11 +32,13 @@ def test_a_float_comes_back_the_same(value: float) -> None:
     assert json.loads(text, parse_constant=pytest.fail) is not None
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**53), 2**53))
 def test_a_whole_number_comes_back_exactly(value: int) -> None:
     assert json.loads(values.number(value) or "") == value
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=300))
 def test_a_string_comes_back_readable_by_everyone(value: str) -> None:
     back = json.loads(values.quote(value))
@@ -50,6 +53,7 @@ anything = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(anything)
 def test_a_cell_is_json_whatever_it_holds(value: Any) -> None:
     assert isinstance(
@@ -57,6 +61,7 @@ def test_a_cell_is_json_whatever_it_holds(value: Any) -> None:
     )
 
 
+@settings(deadline=None)
 @given(anything)
 def test_a_step_is_a_whole_number_or_null(value: Any) -> None:
     step = json.loads(values.step_text(value))

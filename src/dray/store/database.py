@@ -20,6 +20,8 @@ from dray.store import errors, migrations, mounts
 
 BUSY_S = 30.0
 
+_SMALLEST = 512  # the least size of a page
+
 _T = TypeVar("_T")
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
@@ -98,6 +100,9 @@ class Database:
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
+        if self.path.exists() and 0 < self.path.stat().st_size < _SMALLEST and not self._journal().exists():
+            # SQLite would take the few bytes for nothing, and write over them.
+            raise errors.HistoryDamaged(self.path, "it is no database")
         connection = _connect(self.path)
         try:
             version = _patiently(lambda: self._checked_version(connection))
@@ -138,6 +143,9 @@ class Database:
                 self.home, "the history is from an older dray and must be brought up to date first"
             )
         return connection
+
+    def _journal(self) -> Path:
+        return Path(f"{self.path}-journal")
 
     def _frozen(self, address: str) -> str:
         """A name under which the file can be read without anything beside it."""

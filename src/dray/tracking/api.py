@@ -24,8 +24,8 @@ from .values import (
     step_text,
 )
 
-LARGEST_LINE = 1024 * 1024
-"""Readers take whole lines into memory; a table that is longer is cut."""
+LARGEST_LINE = 900_000
+"""Streams travel in pieces of 1 MiB, and readers take whole lines; what is longer is split or cut."""
 
 
 def log(values: Optional[Mapping[str, Any]] = None, /, step: Any = None, **named: Any) -> None:
@@ -56,7 +56,11 @@ def log(values: Optional[Mapping[str, Any]] = None, /, step: Any = None, **named
             if quoted is not None:
                 parts.append(f"{quoted}{shown}")
         if parts:
-            stream.write(f'"type":"metrics","data":{{"step":{step},"values":{{{",".join(parts)}}}}}')
+            body = ",".join(parts)
+            if len(body) > LARGEST_LINE:
+                _write_split(stream, f'"type":"metrics","data":{{"step":{step},', parts)
+            else:
+                stream.write(f'"type":"metrics","data":{{"step":{step},"values":{{{body}}}}}')
     except Exception as trouble:  # the script comes first
         _complain("log", trouble)
 
@@ -93,6 +97,8 @@ def log_table(name: str, rows: Any, columns: Any = None, step: Any = None) -> No
         head = f'"name":{quote_name(name)},"step":{step_text(step)},"columns":[{",".join(map(quote_name, heads))}]'
         lines: List[str] = []
         room = LARGEST_LINE - len(head)
+        if room < 0:
+            raise ValueError(f"{len(heads)} columns are more than a line can hold")
         for row in cells:
             line = f"[{','.join(map(cell, row))}]"
             room -= len(line) + 1
@@ -152,8 +158,21 @@ def _write_values(stream: Stream, kind: str, values: Mapping[Any, Any], text_of:
         quoted = key(name)
         if quoted is not None:
             parts.append(quoted + text_of(value))
-    if parts:
-        stream.write(f'"type":"{kind}","data":{{"values":{{{",".join(parts)}}}}}')
+    _write_split(stream, f'"type":"{kind}","data":{{', parts)
+
+
+def _write_split(stream: Stream, head: str, parts: List[str]) -> None:
+    """Write the values in as many lines as they need; for a reader that is the same as several calls."""
+    line: List[str] = []
+    room = LARGEST_LINE
+    for part in parts:
+        if line and len(part) >= room:
+            stream.write(f'{head}"values":{{{",".join(line)}}}}}')
+            line, room = [], LARGEST_LINE
+        line.append(part)
+        room -= len(part) + 1
+    if line:
+        stream.write(f'{head}"values":{{{",".join(line)}}}}}')
 
 
 def _tag_text(value: Any) -> str:

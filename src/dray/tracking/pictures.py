@@ -7,7 +7,7 @@ import re
 from io import BytesIO
 from typing import Any, Tuple
 
-LARGEST = 256 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpg"),

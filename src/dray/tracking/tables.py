@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 Shape = Tuple[List[Any], List[List[Any]]]
-MOST_ROWS = 100_000  # what is longer belongs into a file in outputs/
 
 
 def shaped(rows: Any, columns: Optional[Iterable[Any]] = None) -> Shape:
@@ -64,8 +63,6 @@ def _from_rows(rows: Iterable[Any], named: Optional[List[Any]]) -> Shape:
     body: List[List[Any]] = []
     heads: Dict[Any, None] = dict.fromkeys(named or [])
     for given in rows:
-        if len(body) >= MOST_ROWS:
-            break
         row = given.tolist() if hasattr(given, "tolist") else given
         if isinstance(row, Mapping):
             if named is None:
