@@ -16,16 +16,19 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+if __package__ is None:  # started as a file: the folder above holds the package of the benches
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from benchmarks.measure import Row
 from dray.snapshot import take
 from dray.snapshot.cache import RACY_NS
 
 _Timed = Callable[[], object]
 
 
-def rows(quick: bool) -> list[dict[str, Any]]:
-    """what, dray (seconds), peers (name -> seconds), ratio, goal (None: for information), met."""
+def rows(quick: bool) -> list[Row]:
+    """Two of an unchanged folder, and first snapshots of three shapes."""
     missing = [tool for tool in ("git", "rsync", "sha256sum", "cp") if shutil.which(tool) is None]
     if missing:
         raise SystemExit(f"bench_snapshot needs {', '.join(missing)}")
@@ -34,7 +37,7 @@ def rows(quick: bool) -> list[dict[str, Any]]:
         return [*_unchanged(place, quick), *_first(place, quick)]
 
 
-def _unchanged(place: Path, quick: bool) -> list[dict[str, Any]]:
+def _unchanged(place: Path, quick: bool) -> list[Row]:
     count = 2_000 if quick else 10_000
     code, copy, home = place / "code", place / "copy", place / "home"
     _make_project(code, count)
@@ -59,7 +62,7 @@ def _unchanged(place: Path, quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _first(place: Path, quick: bool) -> list[dict[str, Any]]:
+def _first(place: Path, quick: bool) -> list[Row]:
     megabytes = 100 if quick else 1000
     shapes = {
         f"first snapshot of {megabytes} MB in 50 files": (50, megabytes * 20_000, 1.3),
@@ -69,7 +72,7 @@ def _first(place: Path, quick: bool) -> list[dict[str, Any]]:
     return [_first_of(place, what, count, size, goal) for what, (count, size, goal) in shapes.items()]
 
 
-def _first_of(place: Path, what: str, count: int, size: int, goal: float | None) -> dict[str, Any]:
+def _first_of(place: Path, what: str, count: int, size: int, goal: float | None) -> Row:
     code, copy, home = place / "big", place / "big-copy", place / "big-home"
     code.mkdir()
     for number in range(count):
@@ -130,24 +133,26 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
-def _row(what: str, dray: float, peers: dict[str, float], goal: float | None) -> dict[str, Any]:
+def _row(what: str, dray: float, peers: dict[str, float], most: float | None) -> Row:
     ratio = dray / sum(peers.values())
-    return {
-        "what": what,
-        "dray": dray,
-        "peers": peers,
-        "ratio": ratio,
-        "goal": goal,
-        "met": goal is None or ratio <= goal,
-    }
+    goal = "" if most is None else f"at most {most:g} x ({' + '.join(peers)})"
+    return Row(
+        what=what,
+        dray=dray,
+        peers=dict(peers),
+        ratio=ratio,
+        goal=goal,
+        met=None if most is None else ratio <= most,
+    )
 
 
 def main() -> None:
-    print("| what | dray | beside | ratio | goal |\n| --- | --- | --- | --- | --- |")
+    """Print the table of this bench alone."""
+    from benchmarks.run import HEAD, line
+
+    sys.stdout.write(HEAD)
     for row in rows("--quick" in sys.argv[1:]):
-        beside = " + ".join(f"{name} {seconds:.3f} s" for name, seconds in row["peers"].items())
-        goal = "-" if row["goal"] is None else f"{row['goal']:g} {'met' if row['met'] else 'MISSED'}"
-        print(f"| {row['what']} | {row['dray']:.3f} s | {beside} | {row['ratio']:.2f} | {goal} |")
+        sys.stdout.write(line(row))
 
 
 if __name__ == "__main__":

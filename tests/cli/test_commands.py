@@ -112,7 +112,7 @@ def test_an_option_before_the_command_is_refused_in_a_sentence(shell: Shell) -> 
     done = shell.dray("--json", "runs")
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"`--json` before the command" in done.stderr
+    assert b"`--json` stands before the command" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["cancel", "rm"])

@@ -27,7 +27,7 @@ def test_stdout_carries_the_scripts_bytes_and_nothing_else(shell: Shell) -> None
 
 
 def test_all_that_dray_says_goes_to_stderr(shell: Shell) -> None:
-    shell.write("train.py", "import dray, os\ndray.log(loss=0.5, step=3)\nos.makedirs('outputs')\n"
+    shell.write("train.py", "import dray\ndray.log(loss=0.5, step=3)\n"
                             "open('outputs/model.pkl', 'w').write('x' * 5000)\nopen('stray.txt', 'w').close()\n")  # fmt: skip
 
     done = shell.dray("submit", "train.py", "--lr", "0.1")

@@ -16,8 +16,14 @@ from dray.store import NoSuchRun, Store
 KEPT = ("aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc")
 REMOVED = "dddddddddd"
 END = {
-    **{"v": 1, "state": "failed", "reason": {"kind": "exit-code", "text": "it exited with 3"}, "code": 3},
-    **{"signal": None, "started": 5.0, "ended": 9.0, "duration_s": 4.0},
+    "v": 1,
+    "state": "failed",
+    "reason": {"kind": "exit-code", "text": "it exited with 3"},
+    "code": 3,
+    "signal": None,
+    "started": 5.0,
+    "ended": 9.0,
+    "duration_s": 4.0,
 }
 
 

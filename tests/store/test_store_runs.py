@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.store.world import EVENTS, ending, line, metric, new_run, state
 
 import dray.store
 from dray.core.errors import UnknownName, UsageError
@@ -14,6 +13,7 @@ from dray.core.ids import new_run_id
 from dray.core.spec import Environment, RunSpec
 from dray.core.states import RunState
 from dray.store import AmbiguousRun, NoSuchRun, RunExists, Store, UnsafeName
+from tests.store.world import EVENTS, ending, line, metric, new_run, state
 
 
 def test_what_the_room_offers_is_there_and_nothing_is_offered_twice() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.store.world import EVENTS, line, metric, new_run, state
 
 from dray.store import CursorGap, NoSuchRun, Store, UnsafeName, events
+from tests.store.world import EVENTS, line, metric, new_run, state
 
 # What a script can make of a line: good ones, and all kinds of bad ones.
 _names = st.sampled_from(["loss", "acc", "x" * 10_000, "", "\ud800", "\\ud800", "a\x00b", "caf\u00e9", "NaN"])

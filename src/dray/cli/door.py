@@ -37,7 +37,8 @@ def main() -> int:
     except Exception as error:
         from dray.cli.trouble import explain
 
-        return explain(error, debug=os.environ.get(DEBUG, "") not in ("", "0"))
+        code = explain(error, debug=os.environ.get(DEBUG, "") not in ("", "0"))
+        _hush_if_stuck()
     return code
 
 
@@ -73,8 +74,17 @@ def _stand_on_three_files() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number is `fd`
 
 
+def _hush_if_stuck() -> None:
+    """What could not be written to stdout, and was told, cannot be written later either."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _hush()
+
+
 def _hush() -> None:
-    """Nobody reads stdout any more: keep Python from complaining about that at its end."""
+    """Send what is left for stdout nowhere: else Python complains about it at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

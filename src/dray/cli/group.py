@@ -33,10 +33,6 @@ class Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Like click's, with "did you mean" for other tools' words."""
-        if args[0].startswith("-"):
-            raise UsageError(
-                f"there is no option `{printable(args[0])}` before the command", hint="dray --help"
-            )
         if args[0] not in commands.top_level():
             raise unknown_command(args[0])
         return super().resolve_command(ctx, args)
@@ -60,6 +56,12 @@ root = Lazy(name=commands.NAME, context_settings=CONTEXT)
 
 def run(words: list[str]) -> int:
     """Run `words`; commands return their exit code, or None for 0. Errors of every kind pass through."""
+    if words[0].startswith("-"):
+        raise UsageError(
+            f"`{printable(words[0])}` stands before the command",
+            why="options come after it, as in `dray runs --json`",
+            hint="dray --help",
+        )
     # Not `root.main()`: it would turn Ctrl-C, closed pipes and a full disk into click's own words and codes.
     try:
         with root.make_context(commands.NAME, words) as context:

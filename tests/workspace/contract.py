@@ -1,0 +1,191 @@
+"""What every target promises, whatever lies between the client and its machine. A new target inherits this class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dray import DrayError, Workspace
+from dray.core.interfaces import Target
+from dray.core.states import RunState
+from dray.workspace import Ended, Output, StateChanged
+from tests.workspace.worlds import wait_until
+
+
+class TargetContract:
+    """Give it a `target` fixture; each test is one promise."""
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "project"
+        (folder / "sub dir").mkdir(parents=True)
+        (folder / "sub dir" / "data 'x'.txt").write_text("data")
+        (folder / "helper.py").write_text("WORD = 'helped'\n")
+        (folder / "train.py").write_text(
+            "import sys, dray, helper\n"
+            "print(helper.WORD, open(\"sub dir/data 'x'.txt\").read(), sys.argv[1:])\n"
+            "for i in range(5): dray.log(loss=1 / (i + 1), step=i)\n"
+            "dray.log_params(lr=0.1)\n"
+            "open('outputs/model', 'w').write('weights')\n"
+        )
+        return folder
+
+    @pytest.fixture
+    def workspace(self, target: Target, tmp_path: Path) -> Iterator[Workspace]:
+        with Workspace(tmp_path / "history", targets=[target]) as made:
+            yield made
+
+    def test_a_script_is_run_with_its_folder_and_its_words(self, workspace: Workspace, target: Target, project: Path) -> None:
+        run = workspace.submit("train.py", "--lr", "a b", compute=target.name, cwd=str(project))
+        run.wait()
+
+        assert run.status is RunState.COMPLETED
+        assert run.log() == b"helped data ['--lr', 'a b']\n"
+        assert run.metrics["loss"].values == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
+        assert run.params == {"lr": 0.1}
+
+    def test_outputs_come_back(self, workspace: Workspace, target: Target, project: Path, tmp_path: Path) -> None:
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+
+        assert list(run.outputs.list()) == [("model", 7)]
+        assert run.outputs.fetch("model", tmp_path / "there").read_text() == "weights"
+
+    def test_following_tells_states_output_and_end_in_order(self, workspace: Workspace, target: Target, project: Path) -> None:
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project))
+        events = list(run.follow())
+
+        states = [e.state for e in events if isinstance(e, StateChanged)]
+        assert states == [RunState.PREPARING, RunState.RUNNING, RunState.FINALIZING][-len(states) :]
+        assert b"".join(e.data for e in events if isinstance(e, Output)) == run.log()
+        assert isinstance(events[-1], Ended)
+
+    def test_a_run_can_be_left_and_taken_up_again(self, workspace: Workspace, target: Target, project: Path) -> None:
+        (project / "slow.py").write_text("import time\nfor i in range(50): print(i); time.sleep(0.02)\n")
+        run = workspace.submit("slow.py", compute=target.name, cwd=str(project))
+        for event in run.follow():
+            if isinstance(event, Output):
+                break
+        run.detach()
+
+        again = workspace.run(run.id)
+        assert b"".join(e.data for e in again.follow() if isinstance(e, Output)) == b"".join(b"%d\n" % i for i in range(50))
+
+    def test_cancel_ends_a_run(self, workspace: Workspace, target: Target, project: Path) -> None:
+        (project / "long.py").write_text("import time; print('on'); time.sleep(300)")
+        run = workspace.submit("long.py", compute=target.name, cwd=str(project))
+        wait_until(lambda: run.refresh().status is RunState.RUNNING)
+        run.cancel(2.0)
+        run.wait()
+
+        assert run.status is RunState.CANCELED
+        assert run.reason is not None
+        assert run.reason["kind"] == "cancelled"
+
+    def test_secrets_and_variables_reach_the_script(self, workspace: Workspace, target: Target, project: Path) -> None:
+        (project / "env.py").write_text("import os; print(os.environ['SEEN'], len(os.environ['HIDDEN']), os.environ['HIDDEN'])")
+        run = workspace.submit(
+            "env.py", compute=target.name, cwd=str(project), env={"SEEN": "plain"}, secrets={"HIDDEN": "s3cret-value"}
+        ).wait()
+
+        assert run.log() == b"plain 12 ***\n"
+        for file in workspace.home.rglob("*"):
+            if file.is_file():
+                assert b"s3cret-value" not in file.read_bytes(), file
+
+    def test_a_command_that_is_no_script(self, workspace: Workspace, target: Target, project: Path) -> None:
+        run = workspace.submit(command=["sh", "-c", "echo $0; exit 4", "it's"], compute=target.name, cwd=str(project)).wait()
+
+        assert (run.status, run.exit_code, run.log()) == (RunState.FAILED, 4, b"it's\n")
+
+    def test_a_run_that_never_arrived_is_never_started(self, workspace: Workspace, target: Target, project: Path) -> None:
+        from dray.core.spec import RunSpec
+
+        spec = RunSpec(id="abcdefghjk", experiment="e", compute=target.name, command=("x",), created=1.0)
+        workspace.store.create_run(spec)  # and the client died here
+
+        (run,) = workspace.runs()
+        assert run.status is RunState.FAILED
+        assert run.reason is not None
+        assert run.reason["kind"] == "not-started"
+        with workspace.connect(target.name) as connection:
+            request = {"op": "submit", "spec": spec.to_json(), "manifest": {"v": 1, "files": [], "links": [], "dirs": []}}
+            connection.ask(request)
+            assert connection.receive()[0]["refused"] == "never"
+
+    def test_removed_runs_are_gone_on_both_sides(self, workspace: Workspace, target: Target, project: Path) -> None:
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        run.remove()
+
+        assert workspace.runs() == []
+        with workspace.connect(target.name) as connection:
+            assert connection.call({"op": "list"}) == {"runs": [], "never": []}
+
+    def test_a_live_run_is_not_removed(self, workspace: Workspace, target: Target, project: Path) -> None:
+        (project / "long.py").write_text("import time; time.sleep(300)")
+        run = workspace.submit("long.py", compute=target.name, cwd=str(project))
+        with pytest.raises(DrayError, match="is (preparing|running|created)"):
+            run.remove()
+        run.cancel(0.0)
+        run.wait()
+
+    def test_the_history_can_be_made_again_from_the_machine(self, workspace: Workspace, target: Target, project: Path) -> None:
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project), name="kept", tags={"a": "b"}).wait()
+        before = workspace.store.export_state(run.id)
+        workspace.close()
+        for path in workspace.home.glob("history.db*"):
+            path.unlink()
+
+        workspace.rebuild()
+
+        assert workspace.run("kept").log() == run.log()
+        assert workspace.store.export_state(run.id) == before
+
+    def test_a_name_that_cannot_be_is_refused_before_anything_is_stored(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        with pytest.raises(DrayError, match="cannot be a name"):
+            workspace.submit("train.py", compute=target.name, cwd=str(project), name="two\nlines")
+        assert workspace.runs() == []
+
+    def test_what_the_machine_says_of_itself(self, workspace: Workspace, target: Target) -> None:
+        facts = workspace.describe(target.name)["machine"]
+
+        assert facts["cpus"] >= 1
+        assert all(finding.level != "bad" for finding in workspace.check(target.name))
+
+    def test_a_link_that_is_cut_while_following_is_taken_up_at_the_byte(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        (project / "slow.py").write_text("import time\nfor i in range(100): print(i); time.sleep(0.02)\n")
+        run = workspace.submit("slow.py", compute=target.name, cwd=str(project))
+        heard, cuts = b"", 0
+        for event in run.follow():
+            if isinstance(event, Output):
+                heard += event.data
+                if len(heard) > 60 * (cuts + 1) and cuts < 3:
+                    cuts += 1
+                    _servers_of(workspace, target)
+        assert heard == b"".join(b"%d\n" % i for i in range(100))
+        assert cuts == 3
+        assert run.log() == heard
+
+
+def _servers_of(workspace: Workspace, target: Target) -> None:
+    """kill -9 of everything that this process started as a channel: the link is gone, the run is not."""
+    import os
+    import signal
+
+    me = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+                if parent == me:
+                    os.kill(int(name), signal.SIGKILL)
+            except (OSError, ProcessLookupError):
+                continue
+
+
