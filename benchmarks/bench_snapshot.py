@@ -31,7 +31,7 @@ def rows(quick: bool) -> list[Row]:
     """Two of an unchanged folder, and first snapshots of three shapes."""
     missing = [tool for tool in ("git", "rsync", "sha256sum", "cp") if shutil.which(tool) is None]
     if missing:
-        raise SystemExit(f"bench_snapshot needs {', '.join(missing)}")
+        raise RuntimeError(f"bench_snapshot needs {', '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         place = Path(folder)
         return [*_unchanged(place, quick), *_first(place, quick)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ for line in range(2, 101):
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A history with one run `good` and, after it, one run `bad`. Only for reading."""
     folder = tmp_path_factory.mktemp("ran")
     (folder / "project").mkdir()
@@ -38,7 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell.write("fail.py", "raise SystemExit(3)\n")
     assert shell.dray("submit", "--name", "good", "--experiment", "digits", "train.py").returncode == 0
     assert shell.dray("submit", "--name", "bad", "fail.py").returncode == 3
-    yield shell
+    return shell
 
 
 def test_runs_are_a_table_with_the_newest_first(ran: Shell) -> None:

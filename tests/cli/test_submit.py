@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -249,6 +251,62 @@ def test_a_reader_that_goes_away_leaves_the_run_alone(shell: Shell) -> None:
     assert b"Exception" not in err
     assert waited.returncode == 0
     assert log == b"".join(b"%d\n" % i for i in range(40))
+
+
+def cut(process: subprocess.Popen[bytes]) -> None:
+    """End the client's channel on the machine's side; the runner has left it long ago."""
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_cut_link_is_taken_up_again(shell: Shell) -> None:
+    shell.write("two.py", "import time\nprint('begun', flush=True)\ntime.sleep(1)\nprint('done')\n")
+
+    with shell.start("submit", "two.py") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        cut(process)
+        out, _ = process.communicate(timeout=LIMIT_S)
+
+    assert (process.returncode, out) == (0, b"done\n")
+
+
+def test_a_lost_link_ends_with_75_and_the_run_goes_on(shell: Shell) -> None:
+    shell.write("slow.py", SLOW)
+    machine, away = shell.home / "machine", shell.home / "away"
+
+    with shell.start("submit", "slow.py") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        machine.rename(away)
+        machine.write_text("no machine here")
+        cut(process)
+        _, err = process.communicate(timeout=LIMIT_S)
+    alone = shell.dray("logs")
+    machine.unlink()
+    away.rename(machine)
+    run = json.loads(shell.dray("show", "--json").stdout)
+    shell.dray("cancel", run["id"], "--grace", "1s")
+
+    assert process.returncode == 75
+    assert f"dray follow {run['id']}" in err.decode()
+    assert b"mistake in dray" not in err
+    assert (alone.returncode, alone.stdout) == (0, b"begun\n")
+    assert run["status"] == "running"
+
+
+def test_an_environment_that_cannot_be_built_ends_with_125_and_shows_why(shell: Shell) -> None:
+    shell.write("hello.py", HELLO)
+    shell.write("conda_dependencies.yml", "dependencies:\n- pip:\n  - no-such-package-of-dray==99\n")
+
+    done = shell.dray("submit", "hello.py", env={"UV_OFFLINE": "1"})
+    log = shell.dray("logs", "--stream", "environment").stdout
+
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"      | " in done.stderr
+    assert b"no-such-package-of-dray" in done.stderr
+    assert b"--stream environment" in done.stderr
+    assert b"no-such-package-of-dray" in log
 
 
 def test_a_canceled_run_ends_its_followers_with_143(shell: Shell) -> None:

@@ -25,7 +25,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler on Linux")
     library = tmp_path_factory.mktemp("shim") / "crash_shim.so"
-    words = [
+    words: list[str | Path] = [
         compiler,
         "-shared",
         "-fPIC",

@@ -286,7 +286,7 @@ def test_a_forked_child_and_several_threads_may_go_on_with_the_store(store: Stor
     threads = [
         threading.Thread(
             target=lambda k=k: [store.ingest(run_id, 1, f"log.t{k}", n, b"t") for n in range(20)]
-        )  # type: ignore[misc]  # a default binds k now
+        )
         for k in range(4)
     ]
     for thread in threads:

@@ -23,7 +23,7 @@ def _same(one: Series, other: Series) -> bool:
 
 @given(st.lists(st.tuples(st.one_of(st.none(), _int64), st.floats(allow_nan=False), st.floats()), min_size=1))
 def test_a_block_gives_back_what_was_put_in(rows: list[tuple[int | None, float, float]]) -> None:
-    series = Series(*map(list, zip(*rows, strict=True)))  # type: ignore[arg-type]  # columns of three types
+    series = Series(*map(list, zip(*rows, strict=True)))
 
     encoding, *columns = points.pack(series)
 

@@ -211,6 +211,26 @@ def test_broken_lines_say_what_is_wrong_with_them(store: Store, run_id: str) -> 
     assert store.broken(run_id)[0].head == b"\xff"
 
 
+def test_lines_that_are_whole_only_together_are_broken(store: Store, run_id: str) -> None:
+    two = metric(1, loss=1.0).rstrip()
+    lines = [
+        two + b"," + two,
+        two + b" " + two,
+        two + b"]",
+        b'{"v":1,"t":1,"type":"x","data":[{}',
+        b"{}]}",
+        b"1,2",
+    ]
+    stream = b"\n".join([*lines, two, b""])
+
+    store.ingest(run_id, 1, EVENTS, 0, stream)
+    alone = [len(events.parse(line + b"\n", 0).broken) for line in lines]
+
+    assert alone == [1] * len(lines)
+    assert [b.head for b in store.broken(run_id)] == lines
+    assert store.metrics(run_id)["loss"].values == [1.0]
+
+
 def test_what_the_script_said_can_be_asked_for(store: Store, run_id: str) -> None:
     said = [
         line("opened", {"host": "h", "pid": 3, "rank": None}),

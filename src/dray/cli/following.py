@@ -80,11 +80,9 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
                     build.write(event.data)
             elif isinstance(event, StateChanged):
                 activity.rest()
-                spout.settle()
-                if event.state in _WORTH_SAYING:
+                if event.state in _WORTH_SAYING or voice.verbose:
+                    spout.settle()
                     voice.say(str(event.state))
-                else:
-                    voice.detail(str(event.state))
                 if event.state in _WAITING:
                     activity.begin(_WAITING[event.state])
             elif isinstance(event, Said):

@@ -33,6 +33,7 @@ class Spout:
         self._put(self._filter.finish())
         if self._filter.coloured:
             write_all(self.fd, b"\x1b[0m")
+            self._filter.coloured = False
         if self._ends_in_line:
             write_all(self.fd, b"\n")
             self._ends_in_line = False

@@ -26,7 +26,7 @@ def close(run: Run, voice: Voice, told: Collection[str] = ()) -> None:
     elif voice.quiet:
         voice.warn(text)
     else:
-        voice.warn(text, *_build_log(run), *_results(run, voice, told))
+        voice.warn(text, *([] if voice.verbose else _build_log(run)), *_results(run, voice, told))
 
 
 def _results(run: Run, voice: Voice, told: Collection[str]) -> list[str]:

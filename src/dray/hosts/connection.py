@@ -99,7 +99,11 @@ class Connection:
 
     def _receive(self) -> frames.Frame:
         if not self._greeted:
-            self._greet()
+            try:
+                self._greet()
+            except BaseException:
+                self.close()
+                raise
         try:
             frame = frames.decode(self._read)
         except frames.BrokenFrame as broken:

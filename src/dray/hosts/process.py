@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import subprocess
@@ -12,6 +13,13 @@ _WORDS = 4000
 
 # Closed channels whose program was still about to end. Looked after at the next close, so that none stays a zombie.
 _ending: list[subprocess.Popen[bytes]] = []
+
+
+@atexit.register
+def _let_go() -> None:
+    """What is still ending when we end is nothing to warn of."""
+    for process in _ending:
+        process.returncode = process.poll() or 0
 
 
 class ProcessChannel:

@@ -1,6 +1,6 @@
 """Finding and ending processes: everything below one, or everything that carries a run's mark.
 
-Linux: /proc and prctl. Elsewhere (macOS) only the first process's group is known, and that is what is ended.
+Linux: /proc and prctl. Elsewhere (macOS) `ps`, and process groups for what has left its parent: best effort.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def die_with_parent(prctl: Callable[[int, int], int], parent: int) -> None:
 
 def _parents() -> dict[int, int]:
     """pid -> parent's pid, of all processes."""
+    if not IS_LINUX:
+        return _parents_by_ps()
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -54,6 +56,16 @@ def _parents() -> dict[int, int]:
                     parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, IndexError, ValueError):
                 continue
+    return parents
+
+
+def _parents_by_ps() -> dict[int, int]:
+    """The same where there is no /proc. An orphan counts as a child of its process group's leader."""
+    parents = {}
+    with os.popen("ps -axo pid=,ppid=,pgid=") as lines:
+        for line in lines:
+            pid, parent, group = (int(word) for word in line.split())
+            parents[pid] = group if parent == 1 and group != pid else parent
     return parents
 
 
@@ -68,8 +80,6 @@ def has_children(pid: int) -> bool:
 
 def descendants(pid: int) -> list[int]:
     """All processes below `pid`, parents before children."""
-    if not IS_LINUX:
-        return []
     below: dict[int, list[int]] = {}
     for child, parent in _parents().items():
         below.setdefault(parent, []).append(child)
@@ -109,6 +119,8 @@ def name_of(pid: int) -> str:
 
 def is_zombie(pid: int) -> bool:
     """Ended, and only waiting to be noticed by its parent."""
+    if not IS_LINUX:
+        return False  # `ps` is asked again until the guard has reaped it
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] == b"Z"

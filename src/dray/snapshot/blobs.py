@@ -111,19 +111,23 @@ class BlobStore:
                 break
         return Stored(digest, (path, size, *after[2:]), read_at_ns, is_steady)
 
-    def lacks(self, source: str, told: Callable[[int], None]) -> int:
-        """How many bytes storing `source` would add. Reads it, writes nothing; raises as `put` does."""
+    def look(self, source: str, path: str) -> tuple[Stored, bool]:
+        """What `put` would give, and whether its content is in the store already. Reads the file, writes nothing."""
+        read_at_ns = time.time_ns()
         file = _open(source)
         try:
-            size = 0
+            before = _row(path, file)
             hasher = hashlib.sha256()
+            size = 0
             while piece := os.read(file, _PIECE):
                 size += len(piece)
                 hasher.update(piece)
-                told(0)
+            after = _row(path, file)
         finally:
             os.close(file)
-        return 0 if self.has(hasher.hexdigest(), size) else size
+        digest = hasher.hexdigest()
+        stored = Stored(digest, (path, size, *after[2:]), read_at_ns, before == after and size == after[1])
+        return stored, self.has(digest, size)
 
     def _store(self, source: int, expected: int, told: Callable[[int], None]) -> tuple[str, int]:
         piece = os.read(source, _PIECE)

@@ -155,7 +155,7 @@ class _Taking:
         start = self.plan.root.rstrip(os.sep) + os.sep
         total = sum(row[1] for row in rows)
         if total > self.store.free():
-            self._require_room(start, rows)
+            rows = self._those_to_copy(start, rows)
 
         progress = self.progress
 
@@ -168,18 +168,23 @@ class _Taking:
 
         stored, vanished, forbidden = read_all(rows, put, told)
         self._require_readable(forbidden)
-        self.fresh = {item.row[0]: item for item in stored}
+        self.fresh.update((item.row[0], item) for item in stored)
         return vanished
 
-    def _require_room(self, start: str, rows: Sequence[FileRow]) -> None:
-        """The disk would fill up if all of `rows` were new; find out how much really is, before anything is written."""
-        lacking, _, forbidden = read_all(
-            rows, lambda row, report: self.store.lacks(start + row[0], report), None
-        )
+    def _those_to_copy(self, start: str, rows: Sequence[FileRow]) -> list[FileRow]:
+        """The ones of `rows` that the store really lacks.
+
+        Asked when the disk could not take all of them: it must neither be filled up in vain, nor be called too full
+        for what is there already. These files are read twice.
+        """
+        looked, _, forbidden = read_all(rows, lambda row, _: self.store.look(start + row[0], row[0]), None)
         self._require_readable(forbidden)
+        self.fresh.update((stored.row[0], stored) for stored, is_there in looked if is_there)
+        needed = sum(stored.row[1] for stored, is_there in looked if not is_there)
         free = self.store.free()
-        if sum(lacking) > free:
-            raise NoRoomForBlobs(self.store.folder, sum(lacking), free)
+        if needed > free:
+            raise NoRoomForBlobs(self.store.folder, needed, free)
+        return [row for row in rows if row[0] not in self.fresh]
 
     def _require_readable(self, forbidden: Sequence[str]) -> None:
         if forbidden:

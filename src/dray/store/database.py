@@ -9,8 +9,8 @@ import contextlib
 import errno
 import os
 import sqlite3
-import threading
 import time
+from _thread import RLock  # the one of `threading`, without the millisecond that the rest of it takes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -37,7 +37,7 @@ class Database:
         self.home = home
         self.path = home / "history.db"
         self._mountinfo = mountinfo
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._owner = 0
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection] = []

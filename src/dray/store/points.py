@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import zlib
 from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -193,10 +192,14 @@ def _integers(data: bytes) -> list[int]:
 
 
 def _deflate(column: bytes) -> bytes:
+    import zlib  # a library of its own, which most looks at the history never need
+
     return zlib.compress(b"".join(column[byte::8] for byte in range(8)), 1)
 
 
 def _inflate(packed: bytes) -> bytes:
+    import zlib
+
     shuffled = zlib.decompress(packed)
     n = len(shuffled) // 8
     column = bytearray(len(shuffled))

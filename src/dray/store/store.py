@@ -39,6 +39,7 @@ class Store:
         Raises HomeIsAFile, HomeUnusable, HomeReadOnly (nothing there to read), DiskFull, HistoryTooNew, HistoryDamaged.
         A history that can only be read is opened all the same; writing to it raises HomeReadOnly.
         """
+        home = Path(os.path.abspath(home))  # the caller may go elsewhere meanwhile
         store = cls(Database(home, mountinfo), home)
         if store.is_writable:
             with contextlib.suppress(StoreError):  # tidying may wait; what was asked for may still work

@@ -21,6 +21,7 @@ _PIECE = 1 << 20
 _NOT_STARTED = {"kind": "not-started", "text": "it never reached the machine"}
 _GONE = {"kind": "vanished", "text": "its folder is not on the machine any more"}
 _GRACE_FOR_CLIENT_S = 0.2
+_LOOKED_EVERY_S = 2.0
 
 
 class Follower:
@@ -35,6 +36,7 @@ class Follower:
         self._tails: dict[tuple[int, str], bytes] = {}
         self._batch: list[tuple[int, str, int, bytes]] = []
         self._batch_size = 0
+        self._looked = 0.0
 
     def stored(self) -> Iterator[Output]:
         """What the history holds of the wanted logs, up to the cursor."""
@@ -68,7 +70,9 @@ class Follower:
                 return
             elif "idle" in header:
                 self._flush()
-                self.store.looked(self.run_id, time.time())
+                if not wait or time.monotonic() - self._looked > _LOOKED_EVERY_S:
+                    self.store.looked(self.run_id, time.time())
+                    self._looked = time.monotonic()
                 if not wait:
                     return
             elif "absent" in header:
