@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that others use too.
+settings.register_profile("dray", deadline=None)
+settings.load_profile("dray")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

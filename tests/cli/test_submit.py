@@ -278,6 +278,7 @@ def test_a_lost_link_ends_with_75_and_the_run_goes_on(shell: Shell) -> None:
     with shell.start("submit", "slow.py") as process:
         assert process.stdout is not None
         process.stdout.readline()
+        shell.dray("logs")  # from here on the history has it, whatever the follower was doing
         machine.rename(away)
         machine.write_text("no machine here")
         cut(process)

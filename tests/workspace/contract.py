@@ -125,7 +125,7 @@ class TargetContract:
     def test_a_live_run_is_not_removed(self, workspace: Workspace, target: Target, project: Path) -> None:
         (project / "long.py").write_text("import time; time.sleep(300)")
         run = workspace.submit("long.py", compute=target.name, cwd=str(project))
-        with pytest.raises(DrayError, match="is (preparing|running|created)"):
+        with pytest.raises(DrayError, match="is (created|staging|preparing|running)"):
             run.remove()
         run.cancel(0.0)
         run.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from dray.cli.options import one_run, voiced
 from dray.cli.spout import Spout
 from dray.cli.times import ago
 from dray.cli.voice import Voice
-from dray.core.errors import LinkLost, UnknownName
+from dray.core.errors import DrayError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from dray.workspace import Run
@@ -46,68 +47,72 @@ def logs(word: str, live: bool, lines: int | None, name: str, voice: Voice) -> i
     """  # noqa: D301
     with desk.workspace() as ws:
         run = ws.run(word)
-        stream = _stream(run, name, voice)
+        stream = _stream(run, name)
         spout = Spout()
         try:
             if live:
-                shown = _last_lines(run, stream, lines, spout) if lines is not None else 0
-                _pass_on(run, stream, spout, live=True, skip=shown)
-            elif lines is not None:
-                spout.write(desk.fresh(run, voice).tail(lines, stream))
+                shown = _last_lines(run, stream, lines, spout, voice) if lines is not None else 0
+                _pass_on(run, stream, spout, skip=shown)
+            elif lines is None:
+                for piece in _by_now(run, stream, voice):
+                    spout.write(piece)
+            elif run.record.complete:
+                spout.write(run.tail(lines, stream))
             else:
-                _all(run, stream, spout, voice)
+                _last_lines(run, stream, lines, spout, voice)
         finally:
             spout.settle()
     return 0
 
 
-def _stream(run: Run, name: str, voice: Voice) -> str:
+def _stream(run: Run, name: str) -> str:
     """The stream that `name` means; a wrong one lists those that are there."""
     wanted = name.removeprefix(PREFIX)
-    known = [stream.removeprefix(PREFIX) for stream in run.log_streams()]
-    if wanted not in known and not run.ended and wanted not in USUAL:
-        known = [stream.removeprefix(PREFIX) for stream in desk.fresh(run, voice).log_streams()]
     # A log that has not begun yet, or that stayed empty, is not a mistake.
-    if wanted not in known and wanted not in USUAL[: 1 if run.ended else 2]:
-        raise UnknownName("log", name, known)
+    if wanted not in USUAL[: 1 if run.ended else 2]:
+        known = [stream.removeprefix(PREFIX) for stream in run.log_streams()]
+        if wanted not in known:
+            raise UnknownName("log", name, known)
     return PREFIX + wanted
 
 
-def _all(run: Run, stream: str, spout: Spout, voice: Voice) -> None:
+def _by_now(run: Run, stream: str, voice: Voice) -> Iterator[bytes]:
     """What there is by now. When the machine cannot be asked: what had come before."""
     try:
-        _pass_on(run, stream, spout, live=False)
-    except LinkLost as error:
-        spout.write(run.log(stream)[spout.written :])
+        yield from _pieces(run, stream, live=False)
+    except UsageError:
+        raise
+    except DrayError as error:
         voice.warn(error.what, f"this is what had come {ago(run.record.as_of)}")
 
 
-def _pass_on(run: Run, stream: str, spout: Spout, *, live: bool, skip: int = 0) -> None:
+def _pass_on(run: Run, stream: str, spout: Spout, *, skip: int) -> None:
+    """Write all from byte `skip` on, as it comes, up to the end of the run."""
+    for piece in _pieces(run, stream, live=True):
+        spout.write(piece[skip:])
+        skip -= min(skip, len(piece))
+
+
+def _last_lines(run: Run, stream: str, lines: int, spout: Spout, voice: Voice) -> int:
+    """Write the last lines of what there is by now; how many bytes the log had then."""
+    size, kept = 0, bytearray()
+    for piece in _by_now(run, stream, voice):
+        size += len(piece)
+        kept += piece
+        if len(kept) > ENOUGH:
+            kept = kept[_last(kept, lines) :]
+    spout.write(bytes(kept[_last(kept, lines) :]))
+    return size
+
+
+def _pieces(run: Run, stream: str, *, live: bool) -> Iterator[bytes]:
     from dray.workspace import Output
 
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
     with closing(run.follow(streams=(stream,), wait=live)) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output) and event.stream == stream:
-                piece = event.data[skip:]
-                skip -= len(event.data) - len(piece)
-                spout.write(piece)
-
-
-def _last_lines(run: Run, stream: str, lines: int, spout: Spout) -> int:
-    """Write the last lines of what there is by now; how many bytes the log had then."""
-    from dray.workspace import Output
-
-    size, kept = 0, bytearray()
-    with closing(run.follow(streams=(stream,), wait=False)) as events:  # type: ignore[type-var] # a generator
-        for event in events:
-            if isinstance(event, Output) and event.stream == stream:
-                size += len(event.data)
-                kept += event.data
-                if len(kept) > ENOUGH:
-                    kept = kept[_last(kept, lines) :]
-    spout.write(bytes(kept[_last(kept, lines) :]))
-    return size
+                yield event.data
 
 
 def _last(data: bytes | bytearray, lines: int) -> int:

@@ -12,7 +12,6 @@ Every class has a stable `code`; docs/errors.md has a heading of that name.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -84,6 +83,8 @@ class LinkLost(DrayError):
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The one of `known` that `word` was most likely meant to be."""
+    import difflib
+
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 

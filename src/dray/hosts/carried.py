@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
-import zipfile
-from importlib import resources
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent.parent
 
 
 @functools.cache
 def _files() -> dict[str, bytes]:
     """Path in the zip -> contents."""
-    package = resources.files("dray")
     found = {}
     for folder, inside in (("runner", "dray_runner"), ("tracking", "travel/dray/tracking")):
-        for entry in (package / folder).iterdir():
-            if entry.name.endswith(".py"):
-                found[f"{inside}/{entry.name}"] = entry.read_bytes()
+        for entry in (_PACKAGE / folder).glob("*.py"):
+            found[f"{inside}/{entry.name}"] = entry.read_bytes()
     del found["dray_runner/bootstrap.py"]
     found["travel/dray/__init__.py"] = found.pop("travel/dray/tracking/travel.py")
     return found
@@ -34,6 +32,9 @@ def digest() -> str:
 
 def archive() -> bytes:
     """The zip; the machine checks its contents against the digest."""
+    import io
+    import zipfile
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in sorted(_files().items()):
@@ -43,5 +44,5 @@ def archive() -> bytes:
 
 def bootstrap(nonce: str, root: str | None) -> bytes:
     """The program that the start word runs first."""
-    text = (resources.files("dray") / "runner" / "bootstrap.py").read_text()
+    text = (_PACKAGE / "runner" / "bootstrap.py").read_text()
     return f"NONCE = {nonce!r}\nDIGEST = {digest()!r}\nROOT = {root!r}\n{text}".encode()

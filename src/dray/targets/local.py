@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,5 +26,5 @@ class LocalTarget:
     def near(self) -> dict[str, Any]:
         """The snapshot store can be read from here, and dray brings uv along."""
         beside = Path(sys.executable).parent / "uv"
-        uv = str(beside) if beside.exists() else shutil.which("uv")
-        return {"blobs": str(self._home / "blobs"), "uv": uv}
+        # Without one beside us, the machine looks on its PATH, which is ours.
+        return {"blobs": str(self._home / "blobs"), "uv": str(beside) if beside.exists() else None}

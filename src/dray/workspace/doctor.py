@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -88,6 +87,8 @@ def _history(workspace: Workspace) -> Finding:
 
 
 def _git() -> Finding:
+    import shutil
+
     path = shutil.which("git")
     if path:
         return Finding("ok", "git", path)

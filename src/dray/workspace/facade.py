@@ -274,7 +274,8 @@ def _header(prepared: Prepared, spec: RunSpec, summary: str) -> list[str]:
     lines = [f"run {spec.id}{named}: {' '.join(spec.command)[:120]} on {spec.compute}", f"sent: {summary}"]
     if spec.environment:
         packages = len(spec.environment.packages)
-        lines.append(f"environment: {spec.environment.source} ({packages} package{'s' * (packages != 1)})")
+        source = os.path.relpath(spec.environment.source, prepared.folder)
+        lines.append(f"environment: {source} ({packages} package{'s' * (packages != 1)})")
     elif prepared.python:
         lines.append(f"python: {prepared.python} (from {prepared.python_from})")
     return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 
 from dray.workspace.errors import NoPython
@@ -18,6 +17,8 @@ def users_python(env: Mapping[str, str]) -> tuple[str, str]:
                 found = os.path.join(prefix, "bin", name)
                 if os.access(found, os.X_OK):
                     return found, variable
+    import shutil
+
     path = env.get("PATH", os.defpath)
     for name in ("python", "python3"):
         on_path = shutil.which(name, path=path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -163,11 +161,14 @@ class Prepared:
 
 def me() -> str:
     """Who submits, from where: `ana@laptop`."""
+    import getpass
+    import socket
+
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "somebody"
-    return f"{user}@{platform.node() or 'here'}"
+    return f"{user}@{socket.gethostname() or 'here'}"
 
 
 def _check_words(wish: Submission) -> None:
