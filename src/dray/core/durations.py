@@ -38,7 +38,7 @@ def show_duration(seconds: float | None) -> str:
 def show_bytes(count: float) -> str:
     """12 bytes, 0.3 MB, 41 GB: decimal units, as disks are sold."""
     if count < 1000:
-        return f"{int(count)} bytes"
+        return "1 byte" if int(count) == 1 else f"{int(count)} bytes"
     for unit in ("kB", "MB", "GB"):
         count /= 1000
         if count < 999.5:

@@ -89,7 +89,7 @@ class Prepared:
         cwd = Path(wish.cwd or os.getcwd())
         explicit = (cwd / wish.folder).absolute() if wish.folder else None
         script = cwd / wish.script if wish.script else None
-        self.folder = find_code_folder(script or cwd / "command", cwd, explicit) if script else explicit or cwd
+        self.folder = find_code_folder(Path(wish.script), cwd, explicit) if wish.script else explicit or cwd
         self.git = GitQuestion(self.folder)
         self.is_script = script is not None
         if script is None:
