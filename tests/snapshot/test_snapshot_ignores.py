@@ -17,10 +17,12 @@ from dray.snapshot.patterns import loose, parse_line
 if TYPE_CHECKING:
     from tests.snapshot.repositories import Git
 
-_NAMES = st.sampled_from(
-    ["a", "b", "ab", "ba", "a.c", "b.c", ".a", "a b", "a ", "[a]", "!a", "#a", "a*", "a\nb", "x-1"]
-)
-_PATHS = st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
+_ALL = ["a", "b", "ab", "ba", "a.c", "b.c", ".a", "a b", "a ", "[a]", "!a", "#a", "a*", "a\nb", "x-1"]
+_NAMES = st.sampled_from(_ALL)
+_OFTEN = st.sampled_from(
+    ["a", "b", "ab", "a.c"]
+)  # few names, so that patterns hit and folders and files share them
+_PATHS = st.lists(st.one_of(_OFTEN, _OFTEN, _NAMES), min_size=1, max_size=4).map("/".join)
 _GLOBS = st.one_of(
     _NAMES.filter(lambda n: "\n" not in n),
     st.text(alphabet="ab.*?c !#x-1", min_size=1, max_size=4),
@@ -35,8 +37,8 @@ _PATTERNS = st.builds(
     lambda bang, lead, segments, tail: bang + lead + "/".join(segments) + tail,
     st.sampled_from(["", "", "!"]),
     st.sampled_from(["", "", "/", "**/", "/**/"]),
-    st.lists(_GLOBS, min_size=1, max_size=3),
-    st.sampled_from(["", "", "/", "/**", "/*", " ", "  ", "\r"]),
+    st.lists(st.one_of(_OFTEN, _GLOBS), min_size=1, max_size=3),
+    st.sampled_from(["", "", "/", "/", "/**", "/*", " ", "\r"]),
 )
 _IGNORE_FILES = st.lists(
     st.one_of(_PATTERNS, _PATTERNS, st.sampled_from(["", "# a", "/", "!", "!/", "//"])), max_size=6
@@ -57,11 +59,12 @@ def _build(top: Path, paths: list[str], rules: dict[str, list[str]]) -> None:
             (top / folder / ".gitignore").write_bytes("\n".join(lines).encode())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(_PATHS, min_size=1, max_size=12),
     st.dictionaries(st.sampled_from(["", "", "a", "ab", "a/b", "b"]), _IGNORE_FILES, min_size=1),
 )
+@example(["a/b", "b/a"], {"": ["a/"]})
 @example(["a/b", "a/c"], {"": ["a/**", "!a/b"]})
 @example(["a/b", "b"], {"": ["/*", "!/a/"]})
 @example(["a/b/c", "x/y"], {"": ["**/b", "x[!a]y"]})
@@ -77,6 +80,39 @@ def test_the_same_files_travel_as_git_would_add(
     for item in found.left_out:
         if not item.rule.startswith("dray ("):
             assert item.rule == git.verdict(item.path)
+
+
+@pytest.fixture(scope="module")
+def thicket(git: Git) -> Path:
+    """A folder in which every name is there at three depths, as a file here and as a folder there."""
+    top = git.top / "thicket"
+    for name in (*_ALL, *(f"{folder}/{name}" for folder in ("a", "ab", "a b", "[a]") for name in _ALL)):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.rpartition("/")[2] in ("a", "ab", "a b", "[a]") and name.count("/") == 0:
+            continue
+        if name.rpartition("/")[2] in ("b", "a.c") and name.count("/") == 1:
+            (top / name).mkdir()
+            for leaf in _ALL:
+                (top / name / leaf).write_bytes(b"")
+        else:
+            (top / name).write_bytes(b"")
+    return top
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["", "", "a", "a/b", "ab"]), _IGNORE_FILES, min_size=1))
+@example({"": ["a/"]})
+def test_every_line_decides_as_in_git_in_a_folder_full_of_names(
+    git: Git, thicket: Path, rules: dict[str, list[str]]
+) -> None:
+    for folder in ("", "a", "a/b", "ab"):
+        (thicket / folder / ".gitignore").write_bytes("\n".join(rules.get(folder, [])).encode())
+
+    found = plan(thicket)
+
+    assert [row[0] for row in found.files] == git.travelling(thicket)
+    for item in found.left_out[:3]:
+        assert item.rule == git.verdict(f"thicket/{item.path}").removeprefix("thicket/")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
