@@ -6,15 +6,28 @@ Everything is imported on first use, so that `import dray` costs next to nothing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = (
+    False  # type checkers know this name; importing `typing` for it would cost 5 ms of every start
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from dray.core.errors import DrayError
     from dray.tracking import log, log_image, log_params, log_table, tag
     from dray.workspace import Run, Workspace
 
 __version__ = "0.1.0"
-__all__ = ["DrayError", "Run", "Workspace", "__version__", "log", "log_image", "log_params", "log_table", "tag"]
+__all__ = [
+    "DrayError",
+    "Run",
+    "Workspace",
+    "__version__",
+    "log",
+    "log_image",
+    "log_params",
+    "log_table",
+    "tag",
+]
 
 _HOMES = {
     "DrayError": "dray.core.errors",

@@ -91,7 +91,9 @@ class _Program:
         self.folder = folder
 
     def open(self, word: str) -> ProcessChannel:
-        return ProcessChannel(["sh", "-c", word], env={"PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.folder)})
+        return ProcessChannel(
+            ["sh", "-c", word], env={"PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.folder)}
+        )
 
     def describe(self) -> str:
         return "odd machine"
@@ -126,7 +128,10 @@ def test_garbage_on_the_channel_is_no_frame(tmp_path: Path) -> None:
 
 
 def test_an_unknown_request_is_refused_by_name(tmp_path: Path) -> None:
-    with Connection(LocalHost(), str(tmp_path), sys.executable) as connection, pytest.raises(MachineRefused, match="`dance`"):
+    with (
+        Connection(LocalHost(), str(tmp_path), sys.executable) as connection,
+        pytest.raises(MachineRefused, match="`dance`"),
+    ):
         connection.call({"op": "dance"})
 
 

@@ -59,7 +59,12 @@ class Place:
         return Connection(self.host, self.root, self.python)
 
     def submit(
-        self, code: str, *, secrets: Mapping[str, str] | None = None, files: Mapping[str, str] | None = None, **spec: Any
+        self,
+        code: str,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        **spec: Any,
     ) -> str:
         """Claim and start; returns the run's id."""
         contents = {"script.py": code, **(files or {})}
@@ -77,7 +82,9 @@ class Place:
             **spec,
         }
         with self.connect() as connection:
-            answer = self.hand_over(connection, whole, {"v": 1, "files": rows, "links": [], "dirs": []}, blobs, secrets)
+            answer = self.hand_over(
+                connection, whole, {"v": 1, "files": rows, "links": [], "dirs": []}, blobs, secrets
+            )
         assert answer.get("claimed"), answer
         return str(whole["id"])
 
@@ -89,7 +96,13 @@ class Place:
         blobs: Mapping[str, bytes],
         secrets: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        request = {"op": "submit", "spec": dict(spec), "manifest": dict(manifest), "near": {}, "secrets": dict(secrets or {})}
+        request = {
+            "op": "submit",
+            "spec": dict(spec),
+            "manifest": dict(manifest),
+            "near": {},
+            "secrets": dict(secrets or {}),
+        }
         connection.ask(request)
         header, _ = connection.receive()
         for digest in header.get("lacks", []):
@@ -99,7 +112,9 @@ class Place:
     def follow(self, run: str, cursor: Mapping[str, int] | None = None, *, wait: bool = True) -> Followed:
         heard = Followed()
         with self.connect() as connection:
-            connection.ask({"op": "follow", "run": run, "cursor": dict(cursor or {}), "wait": wait, "streams": [""]})
+            connection.ask(
+                {"op": "follow", "run": run, "cursor": dict(cursor or {}), "wait": wait, "streams": [""]}
+            )
             while True:
                 header, body = connection.receive()
                 if "stream" in header:

@@ -17,13 +17,17 @@ SOURCE = Path(dray.__file__).parent / "runner"
 
 
 def _interpreters() -> dict[str, str]:
-    """"3.8" -> path, of every version of Python 3 on this machine."""
+    """ "3.8" -> path, of every version of Python 3 on this machine."""
     found: dict[str, str] = {}
-    folders = [*Path.home().glob(".pyenv/versions/*/bin"), *map(Path, os.environ["PATH"].split(":")), Path("/usr/bin")]
+    folders = [
+        *Path.home().glob(".pyenv/versions/*/bin"),
+        *map(Path, os.environ["PATH"].split(":")),
+        Path("/usr/bin"),
+    ]
     for folder in folders:
         for program in sorted(folder.glob("python3*")) if folder.is_dir() else []:
             if program.name.removeprefix("python3").replace(".", "").isdigit() or program.name == "python3":
-                words = [program, "-ISc", "import sys; print('%d.%d' % sys.version_info[:2])"]
+                words = [str(program), "-ISc", "import sys; print('%d.%d' % sys.version_info[:2])"]
                 asked = subprocess.run(words, capture_output=True, text=True, check=False)
                 if asked.returncode == 0:
                     found.setdefault(asked.stdout.strip(), str(program))
@@ -46,7 +50,10 @@ def test_the_runner_works_on_every_python_at_hand(here: Here, version: str) -> N
 @pytest.mark.parametrize("version", OLD)
 def test_an_older_python_is_refused_with_a_sentence(here: Here, version: str) -> None:
     here.python = PYTHONS[version]
-    with pytest.raises(HostPythonTooOld, match=rf"{version}\.\d+; 3\.8 or newer"), here.connect() as connection:
+    with (
+        pytest.raises(HostPythonTooOld, match=rf"{version}\.\d+; 3\.8 or newer"),
+        here.connect() as connection,
+    ):
         connection.call({"op": "probe"})
 
 

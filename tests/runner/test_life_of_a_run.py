@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+
 from tests.runner.machines import Here, Place, wait_until
 
 
@@ -253,7 +254,9 @@ def test_a_damaged_blob_is_refused_and_claims_nothing(here: Here) -> None:
 def test_fetching_outside_the_run_is_refused(here: Here) -> None:
     from dray.hosts.errors import MachineRefused
 
-    run = here.submit("import os; os.symlink('/etc/passwd', 'outputs/link'); open('outputs/real','w').write('r')")
+    run = here.submit(
+        "import os; os.symlink('/etc/passwd', 'outputs/link'); open('outputs/real','w').write('r')"
+    )
     heard = here.follow(run)
     assert [path for path, _ in heard.end["outputs"]["files"]] == ["outputs/real"]
     for path in ("outputs/link", "../run.json", "/etc/passwd", "outputs/../../run.json"):

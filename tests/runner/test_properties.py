@@ -21,7 +21,9 @@ SECRETS = st.lists(st.text("abc", min_size=SHORTEST, max_size=8).map(str.encode)
 
 
 @given(secrets=SECRETS, text=st.lists(st.text("abcd\n", max_size=12).map(str.encode), max_size=12))
-def test_a_masked_text_is_the_same_in_any_pieces_and_holds_no_secret(secrets: list[bytes], text: list[bytes]) -> None:
+def test_a_masked_text_is_the_same_in_any_pieces_and_holds_no_secret(
+    secrets: list[bytes], text: list[bytes]
+) -> None:
     in_pieces, at_once = Mask(secrets), Mask(secrets)
 
     pieces = b"".join([*(in_pieces.feed(piece) for piece in text), in_pieces.rest()])
@@ -51,7 +53,12 @@ EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 def test_no_manifest_can_write_outside_its_folder(
     files: list[str], links: list[tuple[str, str]], dirs: list[str]
 ) -> None:
-    manifest: dict[str, Any] = {"v": 1, "files": [[p, EMPTY, 0, 0] for p in files], "links": [list(x) for x in links], "dirs": dirs}
+    manifest: dict[str, Any] = {
+        "v": 1,
+        "files": [[p, EMPTY, 0, 0] for p in files],
+        "links": [list(x) for x in links],
+        "dirs": dirs,
+    }
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(f"{folder}/root")
         blob = Path(machine.blob(EMPTY))
@@ -98,7 +105,11 @@ def test_a_stream_read_in_any_pieces_is_the_stream(sizes: list[int], piece: int)
         assert heard == (path.read_bytes() if path.exists() else b"")
 
 
-@given(header=st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none())), body=st.binary(max_size=2000), piece=st.integers(1, 64))
+@given(
+    header=st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none())),
+    body=st.binary(max_size=2000),
+    piece=st.integers(1, 64),
+)
 def test_frames_survive_any_channel(header: dict[str, Any], body: bytes, piece: int) -> None:
     wire = frames.encode(header, body)
     at = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from dray.snapshot import plan
 from dray.snapshot.patterns import loose, parse_line
-
-if TYPE_CHECKING:
-    from tests.snapshot.repositories import Git
+from tests.snapshot.repositories import Git
 
 _ALL = ["a", "b", "ab", "ba", "a.c", "b.c", ".a", "a b", "a ", "[a]", "!a", "#a", "a*", "a\nb", "x-1"]
 _NAMES = st.sampled_from(_ALL)
@@ -40,6 +38,8 @@ _PATTERNS = st.builds(
     st.lists(st.one_of(_OFTEN, _GLOBS), min_size=1, max_size=3),
     st.sampled_from(["", "", "/", "/", "/**", "/*", " ", "\r"]),
 )
+# A slash within a bracket is a difference that patterns.py admits.
+_PATTERNS = _PATTERNS.filter(lambda pattern: re.search(r"\[[^\]]*/", pattern) is None)
 _IGNORE_FILES = st.lists(
     st.one_of(_PATTERNS, _PATTERNS, st.sampled_from(["", "# a", "/", "!", "!/", "//"])), max_size=6
 )
@@ -83,9 +83,10 @@ def test_the_same_files_travel_as_git_would_add(
 
 
 @pytest.fixture(scope="module")
-def thicket(git: Git) -> Path:
-    """A folder in which every name is there at three depths, as a file here and as a folder there."""
-    top = git.top / "thicket"
+def thicket(tmp_path_factory: pytest.TempPathFactory) -> Git:
+    """A repository in which every name is there at three depths, as a file here and as a folder there."""
+    git = Git(tmp_path_factory.mktemp("thicket"))
+    top = git.top
     for name in (*_ALL, *(f"{folder}/{name}" for folder in ("a", "ab", "a b", "[a]") for name in _ALL)):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         if name.rpartition("/")[2] in ("a", "ab", "a b", "[a]") and name.count("/") == 0:
@@ -96,23 +97,23 @@ def thicket(git: Git) -> Path:
                 (top / name / leaf).write_bytes(b"")
         else:
             (top / name).write_bytes(b"")
-    return top
+    return git
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(["", "", "a", "a/b", "ab"]), _IGNORE_FILES, min_size=1))
 @example({"": ["a/"]})
 def test_every_line_decides_as_in_git_in_a_folder_full_of_names(
-    git: Git, thicket: Path, rules: dict[str, list[str]]
+    thicket: Git, rules: dict[str, list[str]]
 ) -> None:
     for folder in ("", "a", "a/b", "ab"):
-        (thicket / folder / ".gitignore").write_bytes("\n".join(rules.get(folder, [])).encode())
+        (thicket.top / folder / ".gitignore").write_bytes("\n".join(rules.get(folder, [])).encode())
 
-    found = plan(thicket)
+    found = plan(thicket.top)
 
-    assert [row[0] for row in found.files] == git.travelling(thicket)
-    for item in found.left_out[:3]:
-        assert item.rule == git.verdict(f"thicket/{item.path}").removeprefix("thicket/")
+    assert [row[0] for row in found.files] == thicket.travelling(thicket.top)
+    for item in found.left_out[:4]:
+        assert item.path == ".git" or item.rule == thicket.verdict(item.path)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -142,8 +143,6 @@ def test_the_rules_of_the_repository_above_count_in_a_folder_below(
 @settings(deadline=None)
 @given(_GLOBS, st.one_of(_NAMES, st.text(alphabet="abc.*x-1[]! \n", min_size=1, max_size=4)))
 def test_a_name_that_matches_always_passes_the_quick_test(glob: str, name: str) -> None:
-    import re
-
     pattern = parse_line(f"**/{glob}", 1)
     if pattern is None or not pattern.by_name or not pattern.matches(name):
         return

@@ -37,7 +37,9 @@ class TargetContract:
         with Workspace(tmp_path / "history", targets=[target]) as made:
             yield made
 
-    def test_a_script_is_run_with_its_folder_and_its_words(self, workspace: Workspace, target: Target, project: Path) -> None:
+    def test_a_script_is_run_with_its_folder_and_its_words(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
         run = workspace.submit("train.py", "--lr", "a b", compute=target.name, cwd=str(project))
         run.wait()
 
@@ -46,13 +48,17 @@ class TargetContract:
         assert run.metrics["loss"].values == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
         assert run.params == {"lr": 0.1}
 
-    def test_outputs_come_back(self, workspace: Workspace, target: Target, project: Path, tmp_path: Path) -> None:
+    def test_outputs_come_back(
+        self, workspace: Workspace, target: Target, project: Path, tmp_path: Path
+    ) -> None:
         run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
 
         assert list(run.outputs.list()) == [("model", 7)]
         assert run.outputs.fetch("model", tmp_path / "there").read_text() == "weights"
 
-    def test_following_tells_states_output_and_end_in_order(self, workspace: Workspace, target: Target, project: Path) -> None:
+    def test_following_tells_states_output_and_end_in_order(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
         run = workspace.submit("train.py", compute=target.name, cwd=str(project))
         events = list(run.follow())
 
@@ -61,7 +67,9 @@ class TargetContract:
         assert b"".join(e.data for e in events if isinstance(e, Output)) == run.log()
         assert isinstance(events[-1], Ended)
 
-    def test_a_run_can_be_left_and_taken_up_again(self, workspace: Workspace, target: Target, project: Path) -> None:
+    def test_a_run_can_be_left_and_taken_up_again(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
         (project / "slow.py").write_text("import time\nfor i in range(50): print(i); time.sleep(0.02)\n")
         run = workspace.submit("slow.py", compute=target.name, cwd=str(project))
         for event in run.follow():
@@ -70,7 +78,9 @@ class TargetContract:
         run.detach()
 
         again = workspace.run(run.id)
-        assert b"".join(e.data for e in again.follow() if isinstance(e, Output)) == b"".join(b"%d\n" % i for i in range(50))
+        assert b"".join(e.data for e in again.follow() if isinstance(e, Output)) == b"".join(
+            b"%d\n" % i for i in range(50)
+        )
 
     def test_cancel_ends_a_run(self, workspace: Workspace, target: Target, project: Path) -> None:
         (project / "long.py").write_text("import time; print('on'); time.sleep(300)")
@@ -83,10 +93,18 @@ class TargetContract:
         assert run.reason is not None
         assert run.reason["kind"] == "cancelled"
 
-    def test_secrets_and_variables_reach_the_script(self, workspace: Workspace, target: Target, project: Path) -> None:
-        (project / "env.py").write_text("import os; print(os.environ['SEEN'], len(os.environ['HIDDEN']), os.environ['HIDDEN'])")
+    def test_secrets_and_variables_reach_the_script(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        (project / "env.py").write_text(
+            "import os; print(os.environ['SEEN'], len(os.environ['HIDDEN']), os.environ['HIDDEN'])"
+        )
         run = workspace.submit(
-            "env.py", compute=target.name, cwd=str(project), env={"SEEN": "plain"}, secrets={"HIDDEN": "s3cret-value"}
+            "env.py",
+            compute=target.name,
+            cwd=str(project),
+            env={"SEEN": "plain"},
+            secrets={"HIDDEN": "s3cret-value"},
         ).wait()
 
         assert run.log() == b"plain 12 ***\n"
@@ -95,11 +113,15 @@ class TargetContract:
                 assert b"s3cret-value" not in file.read_bytes(), file
 
     def test_a_command_that_is_no_script(self, workspace: Workspace, target: Target, project: Path) -> None:
-        run = workspace.submit(command=["sh", "-c", "echo $0; exit 4", "it's"], compute=target.name, cwd=str(project)).wait()
+        run = workspace.submit(
+            command=["sh", "-c", "echo $0; exit 4", "it's"], compute=target.name, cwd=str(project)
+        ).wait()
 
         assert (run.status, run.exit_code, run.log()) == (RunState.FAILED, 4, b"it's\n")
 
-    def test_a_run_that_never_arrived_is_never_started(self, workspace: Workspace, target: Target, project: Path) -> None:
+    def test_a_run_that_never_arrived_is_never_started(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
         from dray.core.spec import RunSpec
 
         spec = RunSpec(id="abcdefghjk", experiment="e", compute=target.name, command=("x",), created=1.0)
@@ -110,11 +132,17 @@ class TargetContract:
         assert run.reason is not None
         assert run.reason["kind"] == "not-started"
         with workspace.connect(target.name) as connection:
-            request = {"op": "submit", "spec": spec.to_json(), "manifest": {"v": 1, "files": [], "links": [], "dirs": []}}
+            request = {
+                "op": "submit",
+                "spec": spec.to_json(),
+                "manifest": {"v": 1, "files": [], "links": [], "dirs": []},
+            }
             connection.ask(request)
             assert connection.receive()[0]["refused"] == "never"
 
-    def test_removed_runs_are_gone_on_both_sides(self, workspace: Workspace, target: Target, project: Path) -> None:
+    def test_removed_runs_are_gone_on_both_sides(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
         run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
         run.remove()
 
@@ -130,8 +158,12 @@ class TargetContract:
         run.cancel(0.0)
         run.wait()
 
-    def test_the_history_can_be_made_again_from_the_machine(self, workspace: Workspace, target: Target, project: Path) -> None:
-        run = workspace.submit("train.py", compute=target.name, cwd=str(project), name="kept", tags={"a": "b"}).wait()
+    def test_the_history_can_be_made_again_from_the_machine(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        run = workspace.submit(
+            "train.py", compute=target.name, cwd=str(project), name="kept", tags={"a": "b"}
+        ).wait()
         before = workspace.store.export_state(run.id)
         workspace.close()
         for path in workspace.home.glob("history.db*"):
@@ -187,5 +219,3 @@ def _servers_of(workspace: Workspace, target: Target) -> None:
                     os.kill(int(name), signal.SIGKILL)
             except (OSError, ProcessLookupError):
                 continue
-
-

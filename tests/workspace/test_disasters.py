@@ -38,7 +38,9 @@ def test_a_full_disk_below_the_run_is_told_and_the_end_is_known(world: World, sm
     assert set(log.split(b"\n")[:-1]) <= {b"x" * 99}
 
 
-def test_a_full_disk_below_the_history_loses_nothing(world: World, small_disk: SmallDisk, tmp_path: Path) -> None:
+def test_a_full_disk_below_the_history_loses_nothing(
+    world: World, small_disk: SmallDisk, tmp_path: Path
+) -> None:
     machine = tmp_path / "large"
     machine.mkdir()
     world.home = small_disk.folder / "home"
@@ -76,14 +78,30 @@ def test_a_full_disk_at_submit_starts_nothing(world: World, small_disk: SmallDis
 
 
 def test_a_deleted_history_is_made_again_from_the_run_folders(world: World) -> None:
-    world.write("good.py", "import dray\nfor i in range(500): dray.log(loss=1/(i+1), step=i); print(i)\ndray.tag(a='b')")
+    world.write(
+        "good.py",
+        "import dray\nfor i in range(500): dray.log(loss=1/(i+1), step=i); print(i)\ndray.tag(a='b')",
+    )
     world.write("bad.py", "import dray; dray.log_params(x=1); raise SystemExit(3)")
     world.dray("submit", "--name", "first", "--experiment", "e", "--tag", "k=v", "good.py", "--lr", "1")
     world.dray("submit", "bad.py")
     world.dray("submit", "--timeout", "0.3s", "--", "sleep", "30")
-    kept = ("id", "name", "experiment", "compute", "command", "created", "started", "ended", "host", "snapshot")
+    kept = (
+        "id",
+        "name",
+        "experiment",
+        "compute",
+        "command",
+        "created",
+        "started",
+        "ended",
+        "host",
+        "snapshot",
+    )
     kept = (*kept, "environment", "git", "folder", "attempts", "submitted_by", "duration_s", "leftovers")
-    before = {r["id"]: ({k: world.show(r["id"])[k] for k in kept}, essence(world, r["id"])) for r in world.runs()}
+    before = {
+        r["id"]: ({k: world.show(r["id"])[k] for k in kept}, essence(world, r["id"])) for r in world.runs()
+    }
     assert len(before) == 3
 
     for path in world.home.glob("history.db*"):
@@ -92,7 +110,9 @@ def test_a_deleted_history_is_made_again_from_the_run_folders(world: World) -> N
     said = world.dray("rebuild")
 
     assert said.code == 0, said
-    after = {r["id"]: ({k: world.show(r["id"])[k] for k in kept}, essence(world, r["id"])) for r in world.runs()}
+    after = {
+        r["id"]: ({k: world.show(r["id"])[k] for k in kept}, essence(world, r["id"])) for r in world.runs()
+    }
     assert after == before
     assert world.show("first")["tags"] == {"k": "v", "a": "b"}
 
@@ -115,7 +135,8 @@ _MEMORY = Path("/sys/fs/cgroup/memory")
 
 
 @pytest.mark.skipif(
-    not os.access(_MEMORY / "cgroup.procs", os.W_OK), reason="needs a memory cgroup (v1) that may be written to"
+    not os.access(_MEMORY / "cgroup.procs", os.W_OK),
+    reason="needs a memory cgroup (v1) that may be written to",
 )
 def test_out_of_memory_is_told_from_a_plain_kill(world: World) -> None:
     world.write("hungry.py", "x = []\nwhile True: x.append(bytearray(1 << 20))")
@@ -128,13 +149,16 @@ def test_out_of_memory_is_told_from_a_plain_kill(world: World) -> None:
         import sys
 
         words = [*inside, sys.executable, "-m", "dray", "submit", "-d", "hungry.py"]
-        made = subprocess.run(words, cwd=world.project, env=world.env, capture_output=True, check=False, timeout=60)
+        made = subprocess.run(
+            words, cwd=world.project, env=world.env, capture_output=True, check=False, timeout=60
+        )
         assert made.returncode == 0, made.stderr
         assert world.dray("wait", "@last").code == 128 + 9
         shown = world.show()
         assert (shown["status"], shown["reason"]["kind"], shown["signal"]) == ("failed", "out-of-memory", 9)
         assert "out of memory" in shown["reason"]["text"]
     finally:
+
         def gone() -> bool:
             with contextlib.suppress(OSError):
                 group.rmdir()
@@ -190,11 +214,16 @@ for i in range(1, 5): dray.log(x=i + 1, step=i)
 
 
 def test_twenty_clients_read_one_run(world: World) -> None:
-    world.write("slow.py", "import dray, time\nfor i in range(200): print(i); dray.log(x=i); time.sleep(0.01)")
+    world.write(
+        "slow.py", "import dray, time\nfor i in range(200): print(i); dray.log(x=i); time.sleep(0.01)"
+    )
     run = world.dray("submit", "-d", "slow.py").out.decode().strip()
     words = [["follow", run], ["logs", "-f", run], ["runs", "--json"], ["metrics", run, "--json"]] * 5
     clients = [world.start(*word) for word in words]
-    said = [(word, *client.communicate(timeout=90), client.returncode) for word, client in zip(words, clients, strict=True)]
+    said = [
+        (word, *client.communicate(timeout=90), client.returncode)
+        for word, client in zip(words, clients, strict=True)
+    ]
     for word, out, err, code in said:
         assert code == 0, (word, err)
         if word[0] in ("follow", "logs"):

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+
 from tests.workspace.worlds import World, wait_until
 
 SCRIPT = """

@@ -24,7 +24,11 @@ class World:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("DRAY_") and k not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("DRAY_") and k not in ("VIRTUAL_ENV", "CONDA_PREFIX")
+        }
         # The user's `python` is on PATH; dray's own is found by its path alone.
         return {**kept, "DRAY_HOME": str(self.home), "PATH": f"{self.bin}:{kept['PATH']}"}
 
@@ -55,7 +59,9 @@ class World:
         }
         return subprocess.Popen([sys.executable, "-m", "dray", *words], **settings)
 
-    def dray(self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 90, **options: Any) -> Said:
+    def dray(
+        self, *words: str, env: Mapping[str, str] | None = None, timeout: float = 90, **options: Any
+    ) -> Said:
         """The same, to its end."""
         if env:
             options["env"] = {**self.env, **env}

@@ -68,7 +68,7 @@ def watch(run: Run, voice: Voice, spout: Spout) -> int:
 def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> list[str]:
     """Draw events up to the last; what the machine had to say."""
     told = []
-    build = Spout(2) if voice.verbose else None
+    build = None if voice.quiet else Spout(2)
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
     with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var] # a generator
         for event in events:

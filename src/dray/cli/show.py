@@ -59,7 +59,6 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("compute", run["compute"]),
         ("status", run["status"]),
         ("reason", reason.get("text")),
-        ("kind", reason.get("kind")),
         ("exit code", run["exit_code"]),
         ("created", at(run["created"])),
         ("started", run["started"] and at(run["started"])),

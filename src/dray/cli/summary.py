@@ -9,13 +9,12 @@ from dray.cli.endings import headline
 from dray.cli.facts import show_number
 from dray.cli.voice import Voice
 from dray.core.durations import show_bytes
-from dray.core.errors import DrayError
 from dray.core.states import ReasonKind, RunState
 
 if TYPE_CHECKING:
     from dray.workspace import Run
 
-FEW_METRICS, FEW_FILES, FEW_LINES = 6, 5, 15
+FEW_METRICS, FEW_FILES = 6, 5
 
 
 def close(run: Run, voice: Voice, told: Collection[str] = ()) -> None:
@@ -26,7 +25,7 @@ def close(run: Run, voice: Voice, told: Collection[str] = ()) -> None:
     elif voice.quiet:
         voice.warn(text)
     else:
-        voice.warn(text, *([] if voice.verbose else _build_log(run)), *_results(run, voice, told))
+        voice.warn(text, *_build_log(run), *_results(run, voice, told))
 
 
 def _results(run: Run, voice: Voice, told: Collection[str]) -> list[str]:
@@ -60,16 +59,7 @@ def _outputs(run: Run, few: int) -> list[str]:
 
 
 def _build_log(run: Run) -> list[str]:
-    """Why an environment could not be built stands at the end of its log."""
+    """Its lines were shown as they came; here is where they stand."""
     if (run.reason or {}).get("kind") != ReasonKind.ENVIRONMENT_FAILED:
         return []
-    try:
-        tail = run.tail(FEW_LINES, "log.environment")
-    except DrayError:
-        return []
-    lines = tail.decode(errors="replace").splitlines()
-    return (
-        [*(f"| {line}" for line in lines), f"all of it: dray logs {run.id} --stream environment"]
-        if lines
-        else []
-    )
+    return [f"the build's log: dray logs {run.id} --stream environment"]

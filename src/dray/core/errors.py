@@ -51,9 +51,7 @@ class UnknownName(UsageError):
 
     code = "unknown-name"
 
-    def __init__(
-        self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None
-    ) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
         known = list(known)
         near = nearest(name, known)
         listed = ", ".join(f"`{k}`" for k in known[:12]) + (" ..." if len(known) > 12 else "")
@@ -93,4 +91,6 @@ def printable(text: str) -> str:
     """`text` safe to show in one line: no newline, no control character, no lone surrogate."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )

@@ -6,10 +6,10 @@ Any active state may go to any ended one. An ended state never changes.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class RunState(str, Enum):
+class RunState(StrEnum):
     """Where a run stands. `created` and `staging` are the client's words, the rest the machine's."""
 
     CREATED = "created"
@@ -23,9 +23,6 @@ class RunState(str, Enum):
     CANCELED = "canceled"
     LOST = "lost"
 
-    def __str__(self) -> str:
-        return self.value
-
     @property
     def is_ended(self) -> bool:
         """Nothing will happen to the run any more."""
@@ -36,7 +33,7 @@ ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELED, RunSt
 ACTIVE = frozenset(RunState) - ENDED
 
 
-class ReasonKind(str, Enum):
+class ReasonKind(StrEnum):
     """Why a run ended. docs/design.md, "The end", says what each means."""
 
     DONE = "done"
@@ -53,6 +50,3 @@ class ReasonKind(str, Enum):
     CANCELLED = "cancelled"
     HOST_REBOOTED = "host-rebooted"
     VANISHED = "vanished"
-
-    def __str__(self) -> str:
-        return self.value

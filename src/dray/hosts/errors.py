@@ -40,5 +40,7 @@ class MachineRefused(DrayError):
     code = "machine-refused"
 
     def __init__(self, where: str, code: str, text: str) -> None:
-        super().__init__(f"{where} refused: {printable(text)}", why=f"its runner calls this `{printable(code)}`")
+        super().__init__(
+            f"{where} refused: {printable(text)}", why=f"its runner calls this `{printable(code)}`"
+        )
         self.refusal = code

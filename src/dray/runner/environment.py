@@ -143,5 +143,7 @@ def last_words(log: str, since: int) -> str:
             break
     if start is None:
         return lines[-1] if lines else ""
-    told = [line.lstrip("\u00d7\u2570\u2500\u25b6\u251c\u2502 ") for line in lines[start : start + 4]]
-    return " ".join(line for line in told if line)[:600]
+    # uv draws a tree: the branch says why, the trunk only that.
+    told = " ".join(line.lstrip("\u00d7\u2570\u2500\u25b6\u251c\u2502 ") for line in lines[start:])
+    why = told.find("Because ")
+    return (told[why:] if why >= 0 else told)[:400]

@@ -79,7 +79,9 @@ class Guard:
         output = log
         if order["mask"]:
             source, output = os.pipe()
-            self.pump = _Pump(source, log, Mask([m.encode("utf-8", "surrogateescape") for m in order["mask"]]))
+            self.pump = _Pump(
+                source, log, Mask([m.encode("utf-8", "surrogateescape") for m in order["mask"]])
+            )
         trouble_r, trouble_w = os.pipe()
         parent = os.getpid()
         pid = os.fork()

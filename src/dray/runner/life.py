@@ -32,7 +32,9 @@ class GuardGone(Exception):
 class Order:
     """What a submit brings beside the spec: things that must not be written down, and things at hand."""
 
-    def __init__(self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str) -> None:
+    def __init__(
+        self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str
+    ) -> None:
         self.spec = spec
         self.blobs: str | None = near.get("blobs")
         self.uv: str | None = near.get("uv")
@@ -100,7 +102,9 @@ def _be_runner(machine: Machine, order: Order, manifest: dict[str, Any], verdict
         os.write(verdict, json.dumps({"refused": "no-folder", "text": text}).encode())
         os._exit(0)
     log = os.open(
-        os.path.join(folder.attempt(1), "runner.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        os.path.join(folder.attempt(1), "runner.log"),
+        os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+        0o600,
     )
     os.dup2(log, 2)
     os.write(verdict, json.dumps(answer).encode())
@@ -187,7 +191,9 @@ class Runner:
             return found
         builder = environment.Builder(self.machine, wanted, self.order.uv, self._build_step)
         was_ready = builder.ready() is not None
-        facts = dict(builder.provide(lambda text: self.said.say("note", text=text), lambda: not self._asked()))
+        facts = dict(
+            builder.provide(lambda text: self.said.say("note", text=text), lambda: not self._asked())
+        )
         if was_ready:
             facts["built_s"] = None
         self.said.say("environment", **facts)
@@ -201,7 +207,14 @@ class Runner:
         os.close(fd)
         env = dict(env, **{processes.MARK: self.spec["id"]})
         seen = self._run(
-            {"step": "environment", "argv": argv, "env": env, "cwd": self.machine.folder, "log": log, "mask": []}
+            {
+                "step": "environment",
+                "argv": argv,
+                "env": env,
+                "cwd": self.machine.folder,
+                "log": log,
+                "mask": [],
+            }
         )
         if "cannot" in seen:
             seen = {"code": 127, "last": "`%s` cannot be executed" % argv[0]}

@@ -61,11 +61,13 @@ def _parents() -> dict[int, int]:
 
 def _parents_by_ps() -> dict[int, int]:
     """The same where there is no /proc. An orphan counts as a child of its process group's leader."""
+    import subprocess
+
     parents = {}
-    with os.popen("ps -axo pid=,ppid=,pgid=") as lines:
-        for line in lines:
-            pid, parent, group = (int(word) for word in line.split())
-            parents[pid] = group if parent == 1 and group != pid else parent
+    told = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid="], stdout=subprocess.PIPE, check=False).stdout
+    for line in told.splitlines():
+        pid, parent, group = (int(word) for word in line.split())
+        parents[pid] = group if parent == 1 and group != pid else parent
     return parents
 
 

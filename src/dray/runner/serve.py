@@ -45,7 +45,9 @@ class _Following:
 class Server:
     """Answers one channel."""
 
-    def __init__(self, root: str | None, here: str, receive: Callable[[], frames.Frame | None], out: int) -> None:
+    def __init__(
+        self, root: str | None, here: str, receive: Callable[[], frames.Frame | None], out: int
+    ) -> None:
         self.machine = Machine(root or default_root())
         self.here = here
         self.receive = receive
@@ -89,7 +91,9 @@ class Server:
             self.send({"error": "os-error", "text": "%s%s" % (trouble.strerror, about), "op": op})
         except (KeyError, TypeError, ValueError) as trouble:
             traceback.print_exc()
-            self.send({"error": "bad-request", "text": "%s: %s" % (type(trouble).__name__, trouble), "op": op})
+            self.send(
+                {"error": "bad-request", "text": "%s: %s" % (type(trouble).__name__, trouble), "op": op}
+            )
 
     def _folder(self, header: dict[str, Any]) -> RunFolder:
         try:
@@ -238,7 +242,11 @@ class Server:
         if end is not None:
             self.send({"end": end, "run": folder.id})
             return
-        asked = {"by": str(header.get("by") or ""), "t": time.time(), "grace": float(header.get("grace", 10.0))}
+        asked = {
+            "by": str(header.get("by") or ""),
+            "t": time.time(),
+            "grace": float(header.get("grace", 10.0)),
+        }
         replace(folder.cancel_file, dump(asked))
         self.send({"cancelling": folder.id})
 
@@ -299,7 +307,8 @@ class Server:
         facts = dict(self.machine.facts(), root=self.machine.root)
         facts["disk_free"] = space.f_bavail * space.f_frsize
         facts["programs"] = {
-            name: find_program([name], path) for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
+            name: find_program([name], path)
+            for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
         }
         self.send({"machine": facts})
 

@@ -4,7 +4,7 @@
 imported only when a name passes the loose test of a pattern with wildcards: most files of most folders never need it.
 
 Known differences to git: names are matched by character, not by byte (`?` matches one `é`); upper and lower case always
-differ; within `[...]` a backslash is a plain character and `[:alpha:]` is not known.
+differ; within `[...]` a backslash is a plain character, `[:alpha:]` is not known, and a slash ends the bracket.
 """
 
 from __future__ import annotations

@@ -41,7 +41,14 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
     try:
         machine = workspace.describe(name)["machine"]
     except DrayError as trouble:
-        return [Finding("bad", f"compute {name}", trouble.what + (f" ({trouble.why})" if trouble.why else ""), trouble.hint)]
+        return [
+            Finding(
+                "bad",
+                f"compute {name}",
+                trouble.what + (f" ({trouble.why})" if trouble.why else ""),
+                trouble.hint,
+            )
+        ]
     found = [
         Finding(
             "ok",
@@ -52,7 +59,12 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
     free = int(machine["disk_free"])
     if free < _LITTLE:
         found.append(
-            Finding("warn", f"disk of {name}", f"{show_bytes(free)} free below {machine['root']}", "dray rm RUN...")
+            Finding(
+                "warn",
+                f"disk of {name}",
+                f"{show_bytes(free)} free below {machine['root']}",
+                "dray rm RUN...",
+            )
         )
     else:
         found.append(Finding("ok", f"disk of {name}", f"{show_bytes(free)} free"))
@@ -61,7 +73,9 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
         found.append(Finding("ok", f"uv for {name}", str(uv)))
     else:
         found.append(
-            Finding("warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv")
+            Finding(
+                "warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv"
+            )
         )
     return found
 

@@ -17,7 +17,9 @@ class RunAlive(DrayError):
     code = "run-alive"
 
     def __init__(self, run_id: str, state: str) -> None:
-        super().__init__(f"run {run_id} is {state}", why="a live run is never removed", hint=f"dray cancel {run_id}")
+        super().__init__(
+            f"run {run_id} is {state}", why="a live run is never removed", hint=f"dray cancel {run_id}"
+        )
 
 
 class NoPython(UsageError):

@@ -21,12 +21,16 @@ def explain(record: RunRecord, last_lines: bytes) -> list[str]:
         named = ", ".join(printable(str(p)) for p in elsewhere["files"][:5])
         more = elsewhere["count"] - min(5, len(elsewhere["files"]))
         told.append(
-            f"left outside outputs/: {named}" + (f" and {more} more" if more else "") + " (`--outputs GLOB` keeps such files)"
+            f"left outside outputs/: {named}"
+            + (f" and {more} more" if more else "")
+            + " (`--outputs GLOB` keeps such files)"
         )
     leftovers = end.get("leftovers") or []
     if leftovers:
         named = ", ".join(f"{item['pid']} ({printable(str(item['name']))[:60]})" for item in leftovers[:3])
-        told.append(f"ended {len(leftovers)} process{'es' * (len(leftovers) > 1)} that outlived the script: {named}")
+        told.append(
+            f"ended {len(leftovers)} process{'es' * (len(leftovers) > 1)} that outlived the script: {named}"
+        )
     return told
 
 

@@ -128,7 +128,9 @@ class Workspace:
         connection = Connection(target.host, target.root, target.python)
         try:
             snapshot = take(
-                prepared.folder, self.home, progress=lambda what, done, total: tell(Progress(what, done, total))
+                prepared.folder,
+                self.home,
+                progress=lambda what, done, total: tell(Progress(what, done, total)),
             )
             spec = prepared.spec(snapshot)
             for line in _header(prepared, spec, snapshot.summary()):
@@ -163,7 +165,11 @@ class Workspace:
                 header, _ = connection.receive()
         except (DrayError, KeyboardInterrupt) as trouble:
             if self._bury(spec):
-                why = "left before it was handed over" if isinstance(trouble, KeyboardInterrupt) else str(trouble)
+                why = (
+                    "left before it was handed over"
+                    if isinstance(trouble, KeyboardInterrupt)
+                    else str(trouble)
+                )
                 raise NotStarted(f"run {spec.id} was not started", why=why) from trouble
             return trouble
         if not header.get("claimed"):
@@ -186,7 +192,9 @@ class Workspace:
             ) from trouble
         if "never" not in answer:
             return False
-        self.store.set_state(spec.id, RunState.FAILED, {"kind": "not-started", "text": "it never reached the machine"})
+        self.store.set_state(
+            spec.id, RunState.FAILED, {"kind": "not-started", "text": "it never reached the machine"}
+        )
         self.store.mark_complete(spec.id)
         return True
 

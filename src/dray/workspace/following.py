@@ -54,6 +54,12 @@ class Follower:
 
         After a LinkLost it may be called again with another connection, and goes on at the byte.
         """
+        try:
+            yield from self._events(connection, wait=wait)
+        finally:
+            self._flush()
+
+    def _events(self, connection: Connection, *, wait: bool) -> Iterator[Event]:
         request = {"op": "follow", "run": self.run_id, "wait": wait, "streams": [""]}
         connection.ask({**request, "cursor": self.cursor})
         while True:
@@ -156,7 +162,9 @@ def settle_absent(store: Store, connection: Connection, run_id: str) -> bool:
 def look(store: Store, connection: Connection, records: list[RunRecord], within_s: float) -> None:
     """Ask once how those runs stand: their states and ends, not their logs. Raises LinkLost when there is no answer."""
     deadline = time.monotonic() + within_s
-    cursors = {r.id: {k: v for k, v in store.cursors(r.id).items() if k.endswith("/state.jsonl")} for r in records}
+    cursors = {
+        r.id: {k: v for k, v in store.cursors(r.id).items() if k.endswith("/state.jsonl")} for r in records
+    }
     connection.ask({"op": "look", "runs": cursors, "streams": ["state."]})
     absent = []
     followers = {r.id: Follower(store, r.id, ()) for r in records}

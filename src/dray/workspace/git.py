@@ -19,7 +19,17 @@ class GitQuestion:
             return
         try:
             self._process = subprocess.Popen(
-                ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", "."],
+                [
+                    "git",
+                    "-C",
+                    str(folder),
+                    "status",
+                    "--porcelain=v2",
+                    "--branch",
+                    "--untracked-files=normal",
+                    "--",
+                    ".",
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

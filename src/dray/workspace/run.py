@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dray.core.errors import DrayError, LinkLost, UnknownName, printable
 from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.store import Line, RunRecord, Series
+from dray.store import Line, RunRecord, Series, Store, StoreError
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
 from dray.workspace.explain import explain
@@ -107,6 +107,17 @@ class Run:
             yield StateChanged(self.record.status)
         yield from self._live(follower, wait=wait)
 
+    def _here(self) -> Store:
+        """The history, brought up to date if the machine can be asked; what it knows is worth telling in any case."""
+        try:
+            self.refresh()
+        except DrayError as trouble:
+            if isinstance(trouble, StoreError):
+                raise
+            self._store.looked(self.id, time.time(), unreachable=trouble.what)
+            self._reread()
+        return self._store
+
     def _live(self, follower: Follower, *, wait: bool) -> Iterator[Event]:
         shown = self.record.status
         for event in self._linked(follower, wait=wait):
@@ -165,7 +176,7 @@ class Run:
     @property
     def metrics(self) -> Mapping[str, Series]:
         """Full histories by name."""
-        return self.refresh()._store.metrics(self.id)
+        return self._here().metrics(self.id)
 
     def latest(self) -> dict[str, tuple[float, int | None]]:
         """(value, step) of the last point of each metric."""
@@ -174,24 +185,24 @@ class Run:
     @property
     def params(self) -> dict[str, Any]:
         """As the script logged them."""
-        return self.refresh()._store.params(self.id)
+        return self._here().params(self.id)
 
     @property
     def tags(self) -> dict[str, str]:
         """From the submit and from the script."""
-        return self.refresh()._store.tags(self.id)
+        return self._here().tags(self.id)
 
     def tables(self) -> list[dict[str, Any]]:
         """What was logged with `log_table`."""
-        return [_said(line) for line in self.refresh()._store.tables(self.id)]
+        return [_said(line) for line in self._here().tables(self.id)]
 
     def images(self) -> list[dict[str, Any]]:
         """What was logged with `log_image`."""
-        return [_said(line) for line in self.refresh()._store.images(self.id)]
+        return [_said(line) for line in self._here().images(self.id)]
 
     def log_streams(self) -> list[str]:
         """Names of the logs there are: `log.script`, `log.environment`."""
-        return sorted({stream for _, stream in self.refresh()._store.log_streams(self.id)})
+        return sorted({stream for _, stream in self._here().log_streams(self.id)})
 
     def log(self, stream: str = SCRIPT_LOG) -> bytes:
         """A log's bytes, of all attempts."""
@@ -215,7 +226,9 @@ class Run:
     def _check_stream(self, stream: str) -> None:
         known = self.log_streams()
         if stream not in known and stream != SCRIPT_LOG:
-            raise UnknownName("log", stream.removeprefix("log."), [name.removeprefix("log.") for name in known])
+            raise UnknownName(
+                "log", stream.removeprefix("log."), [name.removeprefix("log.") for name in known]
+            )
 
     @property
     def outputs(self) -> Outputs:
@@ -241,7 +254,11 @@ class Run:
                 spec = self.record.spec.to_json()
                 answer = connection.call({"op": "never", "run": self.id, "spec": spec})
                 if "never" in answer:
-                    why = {"kind": "cancelled", "text": f"cancelled by {by} before it reached the machine", "by": by}
+                    why = {
+                        "kind": "cancelled",
+                        "text": f"cancelled by {by} before it reached the machine",
+                        "by": by,
+                    }
                     self._store.set_state(self.id, RunState.CANCELED, why)
                     self._store.mark_complete(self.id)
                 else:
@@ -353,12 +370,16 @@ def landing_place(folder: Path, path: str) -> Path:
     """Where the remote `path` goes below `folder`: never outside, never through a link."""
     parts = path.split("/")
     if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise DrayError(f"the machine named an output `{printable(path)}`", why="that would be written outside the folder")
+        raise DrayError(
+            f"the machine named an output `{printable(path)}`", why="that would be written outside the folder"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     parent = folder.joinpath(*parts[:-1])
     parent.mkdir(parents=True, exist_ok=True)
     if not parent.resolve().is_relative_to(folder.resolve()):
-        raise DrayError(f"`{printable(str(parent))}` leads out of {folder}", why="a link there points elsewhere")
+        raise DrayError(
+            f"`{printable(str(parent))}` leads out of {folder}", why="a link there points elsewhere"
+        )
     return parent / parts[-1]
 
 

@@ -195,5 +195,6 @@ def _check_words(wish: Submission) -> None:
     for pattern in wish.outputs:
         if pattern.startswith("/") or ".." in pattern.split("/") or not pattern.strip():
             raise UsageError(
-                f"`{printable(pattern)}` cannot name outputs", why="it has to be a pattern inside the code folder"
+                f"`{printable(pattern)}` cannot name outputs",
+                why="it has to be a pattern inside the code folder",
             )
