@@ -86,19 +86,8 @@ def test_a_deleted_history_is_made_again_from_the_run_folders(world: World) -> N
     world.dray("submit", "--name", "first", "--experiment", "e", "--tag", "k=v", "good.py", "--lr", "1")
     world.dray("submit", "bad.py")
     world.dray("submit", "--timeout", "0.3s", "--", "sleep", "30")
-    kept = (
-        "id",
-        "name",
-        "experiment",
-        "compute",
-        "command",
-        "created",
-        "started",
-        "ended",
-        "host",
-        "snapshot",
-    )
-    kept = (*kept, "environment", "git", "folder", "attempts", "submitted_by", "duration_s", "leftovers")
+    words = "id name experiment compute command created started ended host snapshot environment git folder attempts"
+    kept = [*words.split(), "submitted_by", "duration_s", "leftovers"]
     before = {
         r["id"]: ({k: world.show(r["id"])[k] for k in kept}, essence(world, r["id"])) for r in world.runs()
     }

@@ -43,7 +43,8 @@ def essence(world: World, run: str) -> dict[str, Any]:
 
 def _settled(world: World) -> list[dict[str, Any]]:
     """All runs, once none is active any more."""
-    return wait_until(lambda: [r for r in [world.runs()] if not any(_active(run) for run in r)], 30)[0]
+    wait_until(lambda: not any(_active(run) for run in world.runs()), 30)
+    return world.runs()
 
 
 def _active(run: dict[str, Any]) -> bool:
