@@ -24,8 +24,13 @@ class BrokenFrame(Exception):
 
 def encode(header: dict[str, Any], body: bytes = b"") -> bytes:
     """One frame, ready to send."""
+    return head_of(header, len(body)) + body
+
+
+def head_of(header: dict[str, Any], size: int) -> bytes:
+    """What stands before a body of `size` bytes."""
     head = json.dumps(header, separators=(",", ":")).encode()
-    return _LENGTHS.pack(len(head), len(body)) + head + body
+    return _LENGTHS.pack(len(head), size) + head
 
 
 def decode(read_exactly: Callable[[int], bytes]) -> Frame | None:

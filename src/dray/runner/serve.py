@@ -20,6 +20,7 @@ from .streams import Reader
 
 _SETTLE_EVERY_S = 1.0
 _QUICK_S, _SLOW_S = 0.004, 0.05
+_WORTH_A_COPY = 64 * 1024  # below, one write is worth more than the copy that it takes
 
 
 class Trouble(Exception):
@@ -58,7 +59,11 @@ class Server:
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """One frame to the client."""
-        write_all(self.out, frames.encode(header, body))
+        if len(body) < _WORTH_A_COPY:
+            write_all(self.out, frames.encode(header, body))
+        else:
+            write_all(self.out, frames.head_of(header, len(body)))
+            write_all(self.out, body)
 
     def main(self, source: int, first: frames.Frame) -> None:
         """Answer `first`, then whatever comes, until the channel ends."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable
@@ -141,7 +140,7 @@ class BlobStore:
         self, source: int, piece: bytes, hasher: _Hash, told: Callable[[int], None]
     ) -> tuple[str, int]:
         """Copy `piece`, which `hasher` has seen, and what follows it in `source` into the store."""
-        young = os.path.join(self._incoming, f"{os.getpid()}-{secrets.token_hex(8)}")
+        young = os.path.join(self._incoming, f"{os.getpid()}-{os.urandom(8).hex()}")
         size = 0
         try:
             target = os.open(young, _CREATE, 0o400)

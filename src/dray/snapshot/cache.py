@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import sys
 from array import array
 from collections.abc import Sequence
@@ -92,7 +91,7 @@ class StatCache:
         self._write(b"".join([" ".join(words).encode(), b"\n", *columns, digests, paths]))
 
     def _write(self, body: bytes) -> None:
-        young = f"{self.path}.{os.getpid()}.{secrets.token_hex(4)}"
+        young = f"{self.path}.{os.getpid()}.{os.urandom(4).hex()}"
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             with open(young, "xb") as file:

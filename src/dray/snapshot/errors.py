@@ -14,7 +14,6 @@ DrayError
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from dray.core.durations import show_bytes
@@ -62,6 +61,8 @@ class ScriptOutside(UsageError):
     code = "script-outside-folder"
 
     def __init__(self, script: str, folder: str, parent: str) -> None:
+        import shlex
+
         super().__init__(
             f"the script `{printable(script)}` lies outside the code folder `{printable(folder)}`",
             why="only the code folder travels to the machine",

@@ -84,7 +84,7 @@ class Workspace:
         from dray.snapshot import plan
 
         prepared = Prepared(submission, self.target(submission.compute))
-        walked = plan(prepared.folder)
+        walked = plan(prepared.folder, home=self.home)
         return Plan(
             compute=prepared.target.name,
             folder=str(prepared.folder),

@@ -18,6 +18,7 @@ from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 
 _BATCH = 4 << 20
 _PIECE = 1 << 20
+_SMALL = 1 << 16
 _NOT_STARTED = {"kind": "not-started", "text": "it never reached the machine"}
 _GONE = {"kind": "vanished", "text": "its folder is not on the machine any more"}
 _GRACE_FOR_CLIENT_S = 0.2
@@ -118,7 +119,7 @@ class Follower:
     def _add(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
         if self._batch and self._batch[-1][:2] == (attempt, stream):
             last = self._batch[-1]
-            if last[2] + len(last[3]) == offset and len(last[3]) < _PIECE:
+            if last[2] + len(last[3]) == offset and len(last[3]) + len(data) < _SMALL:
                 self._batch[-1] = (attempt, stream, last[2], last[3] + data)
                 self._batch_size += len(data)
                 return

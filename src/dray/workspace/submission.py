@@ -80,7 +80,7 @@ class Prepared:
     """A submission whose folder, command, Python and environment are known; the code is not read yet."""
 
     def __init__(self, wish: Submission, target: Target) -> None:
-        from dray.snapshot import find_code_folder
+        from dray.snapshot import find_code_folder, path_within
 
         if bool(wish.script) == bool(wish.command):
             raise UsageError("name a script, or a command after `--`", hint="dray submit train.py")
@@ -95,9 +95,9 @@ class Prepared:
         if script is None:
             self.command = wish.command
         else:
-            # Where the script lies is asked of the folder and not of the links on the way to it.
-            relative = os.path.relpath(os.path.abspath(script), self.folder)
-            self.command = (Path(relative).as_posix(), *wish.args)
+            # Not None: `find_code_folder` has refused a script outside.
+            inside = path_within(self.folder, script, cwd)
+            self.command = (inside or script.name, *wish.args)
             if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
                 raise BadScript(str(wish.script))
         self.environment, self.python, self.python_from = self._python(script)
