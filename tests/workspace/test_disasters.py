@@ -243,7 +243,6 @@ def test_processes_that_log_at_once(world: World) -> None:
     _processes_logging(world, 4, 5_000)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_8_processes_that_log_100000_points_each(world: World) -> None:
     _processes_logging(world, 8, 100_000)

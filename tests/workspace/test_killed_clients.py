@@ -78,7 +78,6 @@ def test_a_submit_killed_at_random_moments_loses_nothing(world: World) -> None:
     _kill_at(world, [rng.uniform(0.03, 0.6) for _ in range(6)])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_submit_killed_at_20_moments_of_its_first_second_loses_nothing(world: World) -> None:
     _kill_at(world, [0.3 * i / 13 for i in range(14)] + [0.3 + 0.12 * i for i in range(6)])
@@ -126,7 +125,6 @@ def test_many_numbered_lines_survive_cut_followers(world: World) -> None:
     _count(world, 200_000, 5)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_million_numbered_lines_survive_20_cut_followers(world: World) -> None:
     _count(world, 1_000_000, 20)
@@ -147,7 +145,6 @@ def test_many_submits_at_once(world: World) -> None:
     _all_at_once(world, 12)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_50_submits_at_once(world: World) -> None:
     _all_at_once(world, 50)

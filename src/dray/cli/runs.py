@@ -37,13 +37,11 @@ A_SCREEN = 30
     "--limit",
     metavar="N",
     type=click.IntRange(min=0),
-    default=A_SCREEN,
-    show_default=True,
-    help="At most so many, the newest; 0: all.",
+    help=f"At most so many, the newest; 0: all. Default: {A_SCREEN}, with --json all.",
 )
 @as_json("the runs")
 @voiced
-def runs(experiment: str | None, status: str | None, limit: int, wants_json: bool, voice: Voice) -> int:
+def runs(experiment: str | None, status: str | None, limit: int | None, wants_json: bool, voice: Voice) -> int:
     """List the history, newest first.
 
     Machines of active runs are asked first, for two seconds at most.
@@ -52,6 +50,8 @@ def runs(experiment: str | None, status: str | None, limit: int, wants_json: boo
     Example:
       dray runs --experiment digits --status failed
     """  # noqa: D301
+    if limit is None:
+        limit = 0 if wants_json else A_SCREEN
     with desk.workspace() as ws:
         # One more than is shown tells whether there are more.
         with Activity(voice) as activity:

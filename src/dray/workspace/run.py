@@ -280,7 +280,7 @@ class Run:
         self._store.remove(self.id)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `dray show --json`."""
+        """The document of `dray show --json`, from the history alone; `refresh` first if it has to be fresh."""
         record, spec = self.record, self.record.spec
         host = dict(record.host or {})
         return {
@@ -306,11 +306,11 @@ class Run:
                 **(record.environment or {"python": spec.python}),
                 "spec": spec.environment.to_json() if spec.environment else None,
             },
-            "params": self.params,
-            "tags": self.tags,
+            "params": self._store.params(self.id),
+            "tags": self._store.tags(self.id),
             "metrics": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.latest().items())},
             "outputs": [{"path": p, "bytes": n} for p, n in self.outputs.known()],
-            "logs": self.log_streams(),
+            "logs": sorted({s for _, s in self._store.log_streams(self.id) if s.startswith("log.")}),
             "attempts": record.attempts,
             "notes": list(record.notes),
             "leftovers": (record.end or {}).get("leftovers", []),
