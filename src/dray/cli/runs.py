@@ -41,7 +41,9 @@ A_SCREEN = 30
 )
 @as_json("the runs")
 @voiced
-def runs(experiment: str | None, status: str | None, limit: int | None, wants_json: bool, voice: Voice) -> int:
+def runs(
+    experiment: str | None, status: str | None, limit: int | None, wants_json: bool, voice: Voice
+) -> int:
     """List the history, newest first.
 
     Machines of active runs are asked first, for two seconds at most.

@@ -3,7 +3,8 @@
 from dray.workspace.doctor import Finding
 from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
 from dray.workspace.facade import Workspace
-from dray.workspace.run import Outputs, Run
+from dray.workspace.outputs import Outputs
+from dray.workspace.run import Run
 from dray.workspace.submission import Plan, Submission
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 DrayError
 ├── RunAlive           a live run cannot be removed
+├── CannotWrite        a fetched file cannot be put where it was wanted
 ├── NoPython           no Python for the script on this shell's PATH
 └── BadScript          the script's kind cannot be started
 """
@@ -46,3 +47,13 @@ class BadScript(UsageError):
             why="it is no .py and no .sh file, and is not executable",
             hint=f"dray submit -- PROGRAM {printable(script)}",
         )
+
+
+class CannotWrite(DrayError):
+    """The place for fetched files cannot be written to."""
+
+    code = "cannot-write"
+
+    def __init__(self, trouble: OSError) -> None:
+        where = f" `{printable(str(trouble.filename))}`" if trouble.filename else ""
+        super().__init__(f"cannot write{where}", why=trouble.strerror, hint="name another folder with `--to`")

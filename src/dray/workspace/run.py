@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dray.core.errors import DrayError, LinkLost, UnknownName, printable
+from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.store import Line, RunRecord, Series, Store, StoreError
 from dray.workspace.errors import RunAlive
-from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
+from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 from dray.workspace.explain import explain
 from dray.workspace.following import Follower
+from dray.workspace.outputs import Outputs
 from dray.workspace.submission import me
 
 if TYPE_CHECKING:
     from dray.workspace.facade import Workspace
 
 SCRIPT_LOG = "log.script"
-_OUTPUTS = "outputs/"
 _MOST_TAIL = 64 << 20
 _VAIN_TRIES = 3
 
@@ -321,98 +318,5 @@ class Run:
         }
 
 
-class Outputs:
-    """The files of a run: what it wrote to `outputs/`, and what `--outputs` named."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def known(self) -> list[tuple[str, int]]:
-        """What the end says, without asking the machine."""
-        files = ((self._run.record.end or {}).get("outputs") or {}).get("files") or []
-        return [(_shown(str(path)), int(size)) for path, size in files]
-
-    def list(self) -> Sequence[tuple[str, int]]:
-        """(path, bytes), paths relative to outputs/."""
-        told = (self._run.record.end or {}).get("outputs")
-        if told and told.get("count") == len(told.get("files") or []):
-            return self.known()
-        with self._run._workspace.connect(self._run.record.compute) as connection:
-            answer = connection.call({"op": "files", "run": self._run.id})
-        return [(_shown(str(path)), int(size)) for path, size in answer.get("files") or []]
-
-    def fetch(self, path: str, to: str | Path = ".") -> Path:
-        """Bring one file into the folder `to`; returns where it is."""
-        return self.fetch_all([path], to)[0]
-
-    def fetch_all(
-        self, paths: Sequence[str] | None, to: str | Path, on: Callable[[Event], None] | None = None
-    ) -> Sequence[Path]:
-        """Bring some files, or all, into the folder `to`; each is checked by its digest."""
-        there = dict(self.list())
-        wanted = [p.removeprefix(_OUTPUTS) for p in paths] if paths else list(there)
-        for path in wanted:
-            if path not in there:
-                raise UnknownName("output", path, there)
-        total, done, fetched = sum(there[p] for p in wanted), 0, []
-        with self._run._workspace.connect(self._run.record.compute) as connection:
-            for path in wanted:
-                place = landing_place(Path(to), path)
-                for size in _bring(connection, self._run.id, path, place):
-                    done += size
-                    if on:
-                        on(Progress(f"fetching {path}", done, total))
-                fetched.append(place)
-        return fetched
-
-
-def landing_place(folder: Path, path: str) -> Path:
-    """Where the remote `path` goes below `folder`: never outside, never through a link."""
-    parts = path.split("/")
-    if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise DrayError(
-            f"the machine named an output `{printable(path)}`", why="that would be written outside the folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    parent = folder.joinpath(*parts[:-1])
-    parent.mkdir(parents=True, exist_ok=True)
-    if not parent.resolve().is_relative_to(folder.resolve()):
-        raise DrayError(
-            f"`{printable(str(parent))}` leads out of {folder}", why="a link there points elsewhere"
-        )
-    return parent / parts[-1]
-
-
-def _bring(connection: Connection, run_id: str, path: str, place: Path) -> Iterator[int]:
-    """Fetch one file, yielding the sizes of its pieces; it appears whole or not at all."""
-    beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
-    seen = hashlib.sha256()
-    connection.ask({"op": "fetch", "run": run_id, "path": _wire(connection, run_id, path), "offset": 0})
-    try:
-        with beside.open("wb") as file:
-            while True:
-                header, body = connection.receive()
-                if "fetched" in header:
-                    break
-                file.write(body)
-                seen.update(body)
-                yield len(body)
-        if header.get("sha256") != seen.hexdigest():
-            raise DrayError(f"`{printable(path)}` arrived damaged", hint=f"dray outputs {run_id} --to DIR")
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _wire(connection: Connection, run_id: str, path: str) -> str:
-    """The machine's name of an output: below outputs/, unless only the code folder has it."""
-    files = {str(p) for p, _ in connection.call({"op": "files", "run": run_id}).get("files") or []}
-    return _OUTPUTS + path if _OUTPUTS + path in files else path
-
-
 def _said(line: Line) -> dict[str, Any]:
     return {**line.data, "attempt": line.attempt, "time": line.t}
-
-
-def _shown(path: str) -> str:
-    return path.removeprefix(_OUTPUTS)
