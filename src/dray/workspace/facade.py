@@ -10,16 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dray.core.errors import DrayError, LinkLost, NotStarted, UnknownName
+from dray.core.errors import DrayError, UnknownName
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
-from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.runner.frames import PIECE
 from dray.store import HistoryDamaged, RunExists, Store
 from dray.targets import LocalTarget
 from dray.workspace.events import Event, Progress, Said
 from dray.workspace.following import look
+from dray.workspace.handing_over import HandingOver
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
 from dray.workspace.submission import Plan, Prepared, Submission
@@ -137,7 +136,7 @@ class Workspace:
                 tell(Said(line))
             self.store.create_run(spec)
             with self.store.submitting(spec.id):
-                trouble = self._hand_over(connection, spec, snapshot, submission, tell)
+                trouble = HandingOver(self, target, spec, snapshot, tell).over(connection, submission.secrets)
         except BaseException:
             connection.close()
             raise
@@ -146,57 +145,6 @@ class Workspace:
             return Run(self, record, connection)
         connection.close()
         return Run(self, record, interrupted=isinstance(trouble, KeyboardInterrupt))
-
-    def _hand_over(
-        self, connection: Connection, spec: RunSpec, snapshot: Any, wish: Submission, tell: _ALL
-    ) -> BaseException | None:
-        """Bring spec and code to the machine. However it is cut, the run is started once or never, and we know which.
-
-        Returns what went wrong too late to stop it.
-        """
-        target = self.target(spec.compute)
-        try:
-            request = {"op": "submit", "spec": spec.to_json(), "manifest": snapshot.manifest}
-            connection.ask({**request, "near": target.near(), "secrets": dict(wish.secrets)})
-            header, _ = connection.receive()
-            if "lacks" in header:
-                self.store.set_state(spec.id, RunState.STAGING)
-                _send_blobs(connection, snapshot, header["lacks"], tell)
-                header, _ = connection.receive()
-        except (DrayError, KeyboardInterrupt) as trouble:
-            if self._bury(spec):
-                why = (
-                    "left before it was handed over"
-                    if isinstance(trouble, KeyboardInterrupt)
-                    else str(trouble)
-                )
-                raise NotStarted(f"run {spec.id} was not started", why=why) from trouble
-            return trouble
-        if not header.get("claimed"):
-            text = str(header.get("text") or "the machine refused it")
-            self.store.set_state(spec.id, RunState.FAILED, {"kind": "not-started", "text": text})
-            self.store.mark_complete(spec.id)
-            raise NotStarted(f"run {spec.id} was not started", why=text)
-        return None
-
-    def _bury(self, spec: RunSpec) -> bool:
-        """Make sure that the run was not and will not be started. False: it was, and goes on."""
-        try:
-            with self.connect(spec.compute) as connection:
-                answer = connection.call({"op": "never", "run": spec.id, "spec": spec.to_json()})
-        except DrayError as trouble:
-            raise LinkLost(
-                f"run {spec.id} may or may not have been started",
-                why=trouble.what,
-                hint="dray runs    (it finds out as soon as the machine answers)",
-            ) from trouble
-        if "never" not in answer:
-            return False
-        self.store.set_state(
-            spec.id, RunState.FAILED, {"kind": "not-started", "text": "it never reached the machine"}
-        )
-        self.store.mark_complete(spec.id)
-        return True
 
     # -- looking back
 
@@ -287,20 +235,3 @@ def _header(prepared: Prepared, spec: RunSpec, summary: str) -> list[str]:
     elif prepared.python:
         lines.append(f"python: {prepared.python} (from {prepared.python_from})")
     return lines
-
-
-def _send_blobs(connection: Connection, snapshot: Any, lacks: list[str], tell: _ALL) -> None:
-    """Send the contents the machine lacks, in pieces."""
-    sizes = {digest: size for _, digest, size, _ in snapshot.manifest["files"]}
-    total, done = sum(sizes.get(digest, 0) for digest in lacks), 0
-    for digest in lacks:
-        with snapshot.blob_path(digest).open("rb") as file:
-            piece = file.read(PIECE)
-            while True:
-                ahead = file.read(PIECE)
-                connection.ask({"blob": digest, "last": not ahead}, piece)
-                done += len(piece)
-                tell(Progress("sending the code", done, total))
-                if not ahead:
-                    break
-                piece = ahead

@@ -1,0 +1,103 @@
+"""Brings a run to its machine: once or never, and it is known which, wherever this is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dray.core.errors import DrayError, LinkLost, NotStarted
+from dray.core.interfaces import Target
+from dray.core.spec import RunSpec
+from dray.core.states import RunState
+from dray.hosts import Connection
+from dray.runner.frames import PIECE
+from dray.workspace.events import Event, Progress
+
+if TYPE_CHECKING:
+    from dray.snapshot import Snapshot
+    from dray.workspace.facade import Workspace
+
+
+class HandingOver:
+    """One run on its way. The caller holds the history's `submitting` mark meanwhile."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        target: Target,
+        spec: RunSpec,
+        snapshot: Snapshot,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._workspace = workspace
+        self._store = workspace.store
+        self._target = target
+        self._spec = spec
+        self._snapshot = snapshot
+        self._tell = tell
+
+    def over(self, connection: Connection, secrets: Mapping[str, str]) -> BaseException | None:
+        """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise."""
+        try:
+            header = self._ask(connection, secrets)
+        except (DrayError, KeyboardInterrupt) as trouble:
+            if self._bury():
+                why = (
+                    "left before it was handed over"
+                    if isinstance(trouble, KeyboardInterrupt)
+                    else str(trouble)
+                )
+                raise NotStarted(f"run {self._spec.id} was not started", why=why) from trouble
+            return trouble
+        if not header.get("claimed"):
+            text = str(header.get("text") or "the machine refused it")
+            self._never(text)
+            raise NotStarted(f"run {self._spec.id} was not started", why=text)
+        return None
+
+    def _ask(self, connection: Connection, secrets: Mapping[str, str]) -> dict[str, Any]:
+        """The machine's verdict on the claim."""
+        request = {"op": "submit", "spec": self._spec.to_json(), "manifest": self._snapshot.manifest}
+        connection.ask({**request, "near": self._target.near(), "secrets": dict(secrets)})
+        header, _ = connection.receive()
+        if "lacks" in header:
+            self._store.set_state(self._spec.id, RunState.STAGING)
+            self._send_blobs(connection, header["lacks"])
+            header, _ = connection.receive()
+        return header
+
+    def _send_blobs(self, connection: Connection, lacks: Sequence[str]) -> None:
+        """The contents that the machine lacks, in pieces."""
+        sizes = {digest: size for _, digest, size, _ in self._snapshot.manifest["files"]}
+        total, done = sum(sizes.get(digest, 0) for digest in lacks), 0
+        for digest in lacks:
+            with self._snapshot.blob_path(digest).open("rb") as file:
+                piece = file.read(PIECE)
+                while True:
+                    ahead = file.read(PIECE)
+                    connection.ask({"blob": digest, "last": not ahead}, piece)
+                    done += len(piece)
+                    self._tell(Progress("sending the code", done, total))
+                    if not ahead:
+                        break
+                    piece = ahead
+
+    def _bury(self) -> bool:
+        """Make sure that the run was not and will not be started. False: it was, and goes on."""
+        try:
+            with self._workspace.connect(self._spec.compute) as connection:
+                answer = connection.call({"op": "never", "run": self._spec.id, "spec": self._spec.to_json()})
+        except DrayError as trouble:
+            raise LinkLost(
+                f"run {self._spec.id} may or may not have been started",
+                why=trouble.what,
+                hint="dray runs    (it finds out as soon as the machine answers)",
+            ) from trouble
+        if "never" not in answer:
+            return False
+        self._never("it never reached the machine")
+        return True
+
+    def _never(self, text: str) -> None:
+        self._store.set_state(self._spec.id, RunState.FAILED, {"kind": "not-started", "text": text})
+        self._store.mark_complete(self._spec.id)
