@@ -87,9 +87,9 @@ def test_a_stream_read_in_any_pieces_is_the_stream(sizes: list[int], piece: int)
 
         def listen() -> bytes:
             news = b""
-            for _, _, offset, data in reader.news(piece):
-                assert offset == len(heard) + len(news)
-                news += data
+            for found in reader.news(piece):
+                assert found.offset == len(heard) + len(news)
+                news += found.data
             return news
 
         for size in sizes:

@@ -273,3 +273,23 @@ def test_an_ended_run_takes_no_time_to_look_at(world: World) -> None:
     assert world.dray("logs").out == b"hello\n"
     assert world.dray("follow").code == 0
     assert time.monotonic() - began < 10
+
+
+def test_a_log_on_this_machine_is_shared_and_not_copied(world: World) -> None:
+    world.write("talk.py", "print('x' * 100_000)")
+    world.dray("submit", "talk.py")
+    run = world.show()["id"]
+    (theirs,) = (world.home / "machine").glob(f"*/runs/{run}/attempts/1/streams/log.script")
+    ours = world.home / "logs" / run / "1" / "log.script"
+    assert ours.samefile(theirs)
+
+    shutil.rmtree(world.home / "machine")  # and yet the history keeps it
+    assert world.dray("logs").out == b"x" * 100_000 + b"\n"
+
+
+def test_a_log_on_another_disk_is_copied(world: World, small_disk: SmallDisk) -> None:
+    world.home.mkdir()
+    (world.home / "machine").symlink_to(small_disk.folder)
+    world.write("talk.py", "print('x' * 100_000)")
+    assert world.dray("submit", "talk.py").out == b"x" * 100_000 + b"\n"
+    assert world.dray("logs").out == b"x" * 100_000 + b"\n"

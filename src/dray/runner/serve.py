@@ -37,6 +37,7 @@ class _Following:
     def __init__(self, folder: RunFolder, request: dict[str, Any]) -> None:
         self.folder = folder
         self.wait = bool(request.get("wait", True))
+        self.shared = bool(request.get("shared"))
         self.reader = Reader(folder, request.get("cursor") or {}, request.get("streams") or [""])
         self.settled = 0.0
         self.alive = True
@@ -204,8 +205,11 @@ class Server:
         # First whether it has ended, then what was said: so the end never overtakes a byte.
         end = folder.end(number)
         moved = False
-        for attempt, stream, offset, data in run.reader.news(frames.PIECE):
-            self.send({"run": key, "attempt": attempt, "stream": stream, "offset": offset}, data)
+        for news in run.reader.news(frames.PIECE, run.shared):
+            header = {"run": key, "attempt": news.attempt, "stream": news.stream, "offset": news.offset}
+            if news.path is not None:
+                header.update({"at": news.path, "size": news.size})
+            self.send(header, news.data)
             moved = True
         if moved:
             run.told_idle = False

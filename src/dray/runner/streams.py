@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple, Optional
 
 from .files import write_all
 from .folder import STREAM, RunFolder
 
 STATE = "state.jsonl"
+_SHARED_PIECE = 64 << 20
 
 
 class StateStream:
@@ -45,6 +46,17 @@ class StateStream:
         self.say("state", state=state, **more)
 
 
+class News(NamedTuple):
+    """A piece of a stream: its bytes, or the path of the file that has them."""
+
+    attempt: int
+    stream: str
+    offset: int
+    size: int
+    data: bytes
+    path: Optional[str]
+
+
 class Reader:
     """What is new in one run's streams since a cursor `{"1/log.script": offset}`."""
 
@@ -64,8 +76,8 @@ class Reader:
             found += [(number, n) for n in sorted(names) if n.startswith(self._prefixes) and STREAM.match(n)]
         return found
 
-    def news(self, piece: int) -> Iterator[tuple[int, str, int, bytes]]:
-        """(attempt, stream, offset, bytes): at most one piece of each stream that has grown."""
+    def news(self, piece: int, shared: bool = False) -> Iterator[News]:
+        """At most one piece of each stream that has grown. `shared`: logs are told by their size, not by their bytes."""
         for number, name in self._streams():
             key = "%d/%s" % (number, name)
             fd = self._open.get(key)
@@ -79,10 +91,16 @@ class Reader:
                     continue
                 self._open[key] = fd
             offset = self._offsets.get(key, 0)
-            data = os.pread(fd, piece, offset)
-            if data:
-                self._offsets[key] = offset + len(data)
-                yield number, name, offset, data
+            if shared and name.startswith("log."):
+                size = min(os.fstat(fd).st_size - offset, _SHARED_PIECE)
+                path = os.path.join(self._folder.streams(number), name)
+                found = News(number, name, offset, max(0, size), b"", path)
+            else:
+                data = os.pread(fd, piece, offset)
+                found = News(number, name, offset, len(data), data, None)
+            if found.size:
+                self._offsets[key] = offset + found.size
+                yield found
 
     def close(self) -> None:
         """Let go of all open files."""

@@ -23,6 +23,7 @@ from dray.store.errors import (
 from dray.store.points import Series
 from dray.store.runs import RunRecord
 from dray.store.store import Store
+from dray.store.streams import Shared
 
 __all__ = [
     "AmbiguousRun",
@@ -41,6 +42,7 @@ __all__ = [
     "RunExists",
     "RunRecord",
     "Series",
+    "Shared",
     "Store",
     "StoreError",
     "UnsafeName",

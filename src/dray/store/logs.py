@@ -46,6 +46,18 @@ class Logs:
         finally:
             os.close(file)
 
+    def share(self, run_id: str, attempt: int, stream: str, source: str) -> bool:
+        """Make the stream's file another name of `source`, which only grows. False where that is impossible."""
+        path = self.path(run_id, attempt, stream)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, path, follow_symlinks=False)
+        except FileExistsError:
+            return os.path.samefile(source, path)
+        except (OSError, NotImplementedError):
+            return False  # another disk, or a file system without links
+        return True
+
     def read(self, run_id: str, attempt: int, stream: str, start: int, size: int) -> bytes:
         """Up to `size` bytes from `start`; fewer only at the end of the file."""
         try:

@@ -22,7 +22,15 @@ _NAME = re.compile(r"[a-z]+\.[A-Za-z0-9_.-]{1,80}")
 _LONGEST = 200  # a file name may have 255 bytes
 _MOST_ATTEMPTS = 1_000_000
 
-Piece = tuple[int, str, int, bytes]
+
+class Shared(NamedTuple):
+    """`size` bytes of a log that need not come as bytes: `path` is its file on this very machine, and only grows."""
+
+    path: str
+    size: int
+
+
+Piece = tuple[int, str, int, bytes | Shared]
 """Attempt, stream, offset, bytes."""
 
 
@@ -45,6 +53,7 @@ def ingest(db: Database, logs: Logs, run_id: str, pieces: Sequence[Piece], *, fi
         check_stream(attempt, name)
         if type(offset) is not int or offset < 0:
             raise UnsafeName("place in a stream", repr(offset))
+    pieces = [(*piece[:3], _at_hand(logs, run_id, piece)) for piece in pieces]
     with db.reading() as connection:
         run = progress.number(connection, run_id)
         seen = {(attempt, name): cursor for attempt, name, cursor in _cursors(connection, run)}
@@ -120,11 +129,25 @@ def _row(connection: sqlite3.Connection, run: int, attempt: int, name: str) -> t
     return row
 
 
+def _at_hand(logs: Logs, run_id: str, piece: Piece) -> bytes | Shared:
+    """The piece's content: shared where the file system can, its bytes otherwise."""
+    attempt, name, offset, chunk = piece
+    if not isinstance(chunk, Shared):
+        return chunk
+    if not holds_events(name) and logs.share(run_id, attempt, name, chunk.path):
+        return chunk
+    with open(chunk.path, "rb") as file:
+        file.seek(offset)
+        return file.read(chunk.size)
+
+
 def _prepare(piece: Piece, cursor: int, final: bool) -> _Prepared | None:
     """What `piece` adds behind `cursor`; None when there are bytes missing between the two."""
     _, name, offset, chunk = piece
     if offset > cursor:
         return None
+    if isinstance(chunk, Shared):
+        return _Prepared(cursor, max(cursor, offset + chunk.size), b"", None)
     fresh = chunk[cursor - offset :]
     if not holds_events(name):
         return _Prepared(cursor, cursor + len(fresh), fresh, None)
@@ -167,6 +190,8 @@ def _store(
     else:
         stream = row[0]
         connection.execute('UPDATE stream SET "offset" = ? WHERE nr = ?', (ready.after, stream))
+    if ready.batch is None and not ready.raw:
+        return ready.after  # the file is shared: its bytes are there already
     if ready.batch is None:
         logs.write(run_id, attempt, name, cursor, ready.raw)
     else:

@@ -71,6 +71,11 @@ class Workspace:
             raise UnknownName("compute", wanted, self._targets, hint="dray compute list")
         return self._targets[wanted]
 
+    def readable_root(self, compute: str) -> str | None:
+        """dray's folder of that compute, when this very process can read it."""
+        target = self._targets.get(compute)
+        return target.root if target is not None and target.is_here else None
+
     def connect(self, compute: str) -> Connection:
         """A conversation with that compute's machine."""
         target = self.target(compute)

@@ -6,14 +6,15 @@ Read `Follower.events` first. Everything here may be cut at any moment: what was
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dray.core.errors import LinkLost
+from dray.core.errors import LinkLost, printable
 from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.store import RunRecord, Store
+from dray.store import RunRecord, Shared, Store
 from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 
 _BATCH = 4 << 20
@@ -28,14 +29,18 @@ _LOOKED_EVERY_S = 2.0
 class Follower:
     """One run, from where the history stands."""
 
-    def __init__(self, store: Store, run_id: str, streams: tuple[str, ...]) -> None:
+    def __init__(
+        self, store: Store, run_id: str, streams: tuple[str, ...], shared_below: str | None = None
+    ) -> None:
+        """`shared_below`: the machine's folder, if this very machine can read it; logs then need not be carried over."""
         self.store = store
         self.run_id = run_id
         self.streams = streams
+        self.shared_below = shared_below
         self.cursor = store.cursors(run_id)
         """Where the next byte of each stream is to come from; ahead of the history by what is not written yet."""
         self._tails: dict[tuple[int, str], bytes] = {}
-        self._batch: list[tuple[int, str, int, bytes]] = []
+        self._batch: list[tuple[int, str, int, bytes | Shared]] = []
         self._batch_size = 0
         self._looked = 0.0
 
@@ -62,6 +67,7 @@ class Follower:
 
     def _events(self, connection: Connection, *, wait: bool) -> Iterator[Event]:
         request = {"op": "follow", "run": self.run_id, "wait": wait, "streams": [""]}
+        request["shared"] = self.shared_below is not None
         connection.ask({**request, "cursor": self.cursor})
         while True:
             header, body = connection.receive()
@@ -100,6 +106,9 @@ class Follower:
 
     def _told(self, header: Mapping[str, Any], body: bytes) -> Iterator[Event]:
         attempt, stream, offset = int(header["attempt"]), str(header["stream"]), int(header["offset"])
+        if "at" in header:
+            yield from self._told_of_shared(attempt, stream, offset, header)
+            return
         self.cursor[f"{attempt}/{stream}"] = offset + len(body)
         if stream.endswith(".jsonl"):
             tail = self._tails.pop((attempt, stream), b"")
@@ -116,11 +125,31 @@ class Follower:
         if stream in self.streams:
             yield Output(stream, attempt, body)
 
+    def _told_of_shared(
+        self, attempt: int, stream: str, offset: int, header: Mapping[str, Any]
+    ) -> Iterator[Output]:
+        """A log that lies on this machine: the history shares the file, and who wants to see it reads it there."""
+        path, size = str(header["at"]), int(header["size"])
+        if self.shared_below is None or not is_below(path, self.shared_below):
+            raise LinkLost("the machine named a log outside its own folder", why=printable(path))
+        self.cursor[f"{attempt}/{stream}"] = offset + size
+        self._batch.append((attempt, stream, offset, Shared(path, size)))
+        if stream in self.streams:
+            with open(path, "rb") as file:
+                file.seek(offset)
+                while size:
+                    data = file.read(min(_PIECE, size))
+                    if not data:
+                        return  # the script cut its own log; what is gone is gone
+                    size -= len(data)
+                    yield Output(stream, attempt, data)
+
     def _add(self, attempt: int, stream: str, offset: int, data: bytes) -> None:
-        if self._batch and self._batch[-1][:2] == (attempt, stream):
-            last = self._batch[-1]
-            if last[2] + len(last[3]) == offset and len(last[3]) + len(data) < _SMALL:
-                self._batch[-1] = (attempt, stream, last[2], last[3] + data)
+        if self._batch:
+            *place, start, before = self._batch[-1]
+            if place == [attempt, stream] and isinstance(before, bytes) and len(before) + len(data) < _SMALL:
+                # The machine sends a stream in order, so this joins on.
+                self._batch[-1] = (attempt, stream, start, before + data)
                 self._batch_size += len(data)
                 return
         self._batch.append((attempt, stream, offset, data))
@@ -194,6 +223,11 @@ def look(store: Store, connection: Connection, records: list[RunRecord], within_
             store.mark_complete(run_id)
     for run_id in absent:
         settle_absent(store, connection, run_id)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` leads to something inside `folder`, all links followed."""
+    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
 
 
 def _spoken(lines: bytes) -> Iterator[Event]:

@@ -81,7 +81,7 @@ class Run:
         """Ask the machine and take in what is new; costs nothing once the run is complete here."""
         if self.record.complete or (self.ended and not everything):
             return self
-        for _ in self._live(Follower(self._store, self.id, ()), wait=False):
+        for _ in self._live(self._follower(()), wait=False):
             continue
         self._reread()
         return self
@@ -94,7 +94,7 @@ class Run:
             # Ctrl-C came while the run was handed over, and too late to stop it: the caller leaves, the run goes on.
             self._interrupted = False
             raise KeyboardInterrupt
-        follower = Follower(self._store, self.id, streams)
+        follower = self._follower(streams)
         self._reread()
         yield from follower.stored()
         if self.record.complete:
@@ -114,6 +114,9 @@ class Run:
             self._store.looked(self.id, time.time(), unreachable=trouble.what)
             self._reread()
         return self._store
+
+    def _follower(self, streams: tuple[str, ...]) -> Follower:
+        return Follower(self._store, self.id, streams, self._workspace.readable_root(self.record.compute))
 
     def _live(self, follower: Follower, *, wait: bool) -> Iterator[Event]:
         shown = self.record.status
