@@ -177,7 +177,7 @@ class TargetContract:
     def test_a_name_that_cannot_be_is_refused_before_anything_is_stored(
         self, workspace: Workspace, target: Target, project: Path
     ) -> None:
-        with pytest.raises(DrayError, match="cannot be a name"):
+        with pytest.raises(DrayError, match="cannot be the name"):
             workspace.submit("train.py", compute=target.name, cwd=str(project), name="two\nlines")
         assert workspace.runs() == []
 

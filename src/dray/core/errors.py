@@ -54,10 +54,10 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
         known = list(known)
         near = nearest(name, known)
-        listed = ", ".join(f"`{k}`" for k in known[:12]) + (" ..." if len(known) > 12 else "")
+        listed = ", ".join(f"`{printable(k)}`" for k in known[:12]) + (" ..." if len(known) > 12 else "")
         super().__init__(
             f"there is no {kind} `{printable(name)}`",
-            why=f"did you mean `{near}`?"
+            why=f"did you mean `{printable(near)}`?"
             if near
             else (f"known: {listed}" if known else f"there is no {kind} yet"),
             hint=hint,

@@ -116,6 +116,9 @@ def without_runner(story: Story, folder: RunFolder, number: int) -> dict[str, An
     if story.step != "script":
         text = "the runner was killed before the script was started"
         return document("failed", reason("not-started", text), by="guard")
+    if story.errno is not None:
+        text = "the command cannot be executed: %s" % os.strerror(story.errno)
+        return document("failed", reason("cannot-start", text, errno=story.errno), by="guard")
     found = results.survey(folder)
     if story.ended is None:
         text = "dray's runner was killed; its guard ended the script"

@@ -21,11 +21,18 @@ def read_text(path: str) -> str:
 def read_json(path: str) -> dict[str, Any] | None:
     """The object in that file, or None when it is missing or broken."""
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read().decode())
+        value = json.loads(read_regular(path).decode())
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def read_regular(path: str) -> bytes:
+    """The bytes of a regular file. Of a pipe or a device, where a script may have put one, we could read for ever."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file.read()
 
 
 def make_folder(path: str) -> None:

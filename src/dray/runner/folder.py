@@ -12,11 +12,18 @@ import re
 import time
 from typing import Any
 
-from .files import dump, make_folder, read_json, remove_tree, write_once
+from . import processes
+from .files import dump, make_folder, read_json, remove_tree, replace, write_once
 from .machine import Machine
 
 RUN_ID = re.compile(r"[a-z][a-z0-9]{5,31}\Z")
-STREAM = re.compile(r"[a-z]+\.[A-Za-z0-9_.-]{1,80}\Z")
+STREAM = re.compile(r"[a-z]{1,40}\.[A-Za-z0-9_.-]{1,80}\Z")
+_ATTEMPT = re.compile(r"[1-9][0-9]{0,5}\Z")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+_RESERVED = 65536
+_KEPT = 32768  # of it, for the end, when a cancel has taken its part
 
 
 class Taken(Exception):
@@ -52,9 +59,10 @@ class RunFolder:
     def attempts(self) -> list[int]:
         """Numbers of the attempts, oldest first."""
         try:
-            return sorted(int(n) for n in os.listdir(os.path.join(self.path, "attempts")) if n.isdigit())
+            names = os.listdir(os.path.join(self.path, "attempts"))
         except OSError:
             return []
+        return sorted(int(name) for name in names if _ATTEMPT.match(name))
 
     def claim(self, spec: dict[str, Any], manifest: dict[str, Any]) -> int:
         """Make the folder, locked; returns the lock's file descriptor. Raises Taken."""
@@ -71,7 +79,7 @@ class RunFolder:
         write_once(os.path.join(prepared, "manifest.json"), dump(manifest))
         write_once(os.path.join(prepared, "run.json"), dump(facts))
         # Space for the last words, should the disk be full by then.
-        write_once(os.path.join(prepared, "reserve"), b"\0" * 65536)
+        write_once(os.path.join(prepared, "reserve"), b"\0" * _RESERVED)
         lock = os.open(os.path.join(prepared, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self._appear(prepared, spec.get("token"))
@@ -102,46 +110,118 @@ class RunFolder:
 
     def run_json(self) -> dict[str, Any] | None:
         """What was claimed, or None."""
+        if os.path.isdir(self.path) and not os.access(self.path, os.R_OK | os.X_OK):
+            self._open_up(self.path)  # its script has shut it: that makes it no less of a run
         return read_json(os.path.join(self.path, "run.json"))
+
+    def is_gone(self) -> bool:
+        """Whether somebody has removed it: then nobody can find it, cancel it, or be told its end."""
+        try:
+            os.stat(os.path.join(self.path, "run.json"))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # a disk in trouble may come back
+        return False
 
     def tombstone(self) -> dict[str, Any] | None:
         """The tombstone's words, or None when this is none."""
         return read_json(os.path.join(self.path, "never.json"))
+
+    def may_have_started(self, number: int) -> bool:
+        """Whether the script's log is there: the guard makes it just before the script. Without it, there was none."""
+        return os.path.lexists(os.path.join(self.streams(number), "log.script"))
 
     def end(self, number: int) -> dict[str, Any] | None:
         """The attempt's end, or None while there is none."""
         return read_json(os.path.join(self.attempt(number), "end.json"))
 
     def write_end(self, number: int, end: dict[str, Any]) -> bool:
-        """Write the end, unless there is one already. Uses the reserved space when the disk is full."""
-        path = os.path.join(self.attempt(number), "end.json")
-        data = dump(end)
+        """Write the end, unless there is one already. Uses the reserved space when the disk is full.
+
+        Only whoever holds the lock may. Whatever a script did to the folder meanwhile is put right; only in one that it
+        has removed altogether nothing is written.
+        """
         for patience in (0.0, 0.2, 1.0, 5.0, 20.0):
             time.sleep(patience)
             try:
-                return write_once(path, data)
+                return self._write_end(number, end)
             except OSError as trouble:
-                if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if self.is_gone():
+                    return False
+                if trouble.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM):
+                    self._mend(number)
+                elif trouble.errno not in _FULL:
                     raise
-                self.release_reserve()
-        return write_once(path, data)
+                elif not self.release_reserve():
+                    end = _shortened(end)
+        return self._write_end(number, end)
 
-    def release_reserve(self) -> None:
-        """Give back the space kept for the last words."""
+    def _write_end(self, number: int, end: dict[str, Any]) -> bool:
+        path = os.path.join(self.attempt(number), "end.json")
+        if write_once(path, dump(end)):
+            return True
+        if self.end(number) is not None:
+            return False
+        # Empty after a power cut, or something else that a script put there: it would keep the truth out for ever.
+        remove_tree(path)
+        return write_once(path, dump(end))
+
+    def _mend(self, number: int) -> None:
+        """Make the way to the end's place again."""
+        self._open_up(self.path)
+        for place in (os.path.dirname(self.attempt(number)), self.attempt(number)):
+            if os.path.islink(place) or not os.path.isdir(place):
+                remove_tree(place)
+                make_folder(place)
+            self._open_up(place)
+
+    @staticmethod
+    def _open_up(place: str) -> None:
+        try:
+            os.chmod(place, 0o700)
+        except OSError:
+            return  # not ours: what fails because of it says so itself
+
+    def release_reserve(self) -> bool:
+        """Give back the space kept for the last words; False when that was done before."""
         try:
             os.unlink(self.reserve)
         except OSError:
-            return
+            return False
+        return True
+
+    def ask_to_cancel(self, asked: dict[str, Any]) -> None:
+        """Put the request where the runner looks. A script that has filled the disk can be ended too."""
+        try:
+            replace(self.cancel_file, dump(asked))
+        except OSError as trouble:
+            if trouble.errno not in _FULL:
+                raise
+            try:
+                os.truncate(self.reserve, _KEPT)
+            except OSError:
+                raise trouble from None
+            replace(self.cancel_file, dump(asked))
 
     def try_lock(self) -> int | None:
         """The lock, when nobody holds it (close it to let go); None while the run's people live."""
+        path = os.path.join(self.path, "lock")
         try:
-            lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            # Removed by the script. The run's people hold it all the same; only if nobody does, it is made again.
+            if self.is_gone() or processes.holds_removed(path):
+                return None
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except OSError:
             os.close(lock)
             return None
+
+
+def _shortened(end: dict[str, Any]) -> dict[str, Any]:
+    """The same end without its lists of files, which may be long; their counts stay, and whoever asks can list them."""
+    return {k: dict(v, files=[]) if isinstance(v, dict) and "files" in v else v for k, v in end.items()}

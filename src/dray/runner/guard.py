@@ -66,15 +66,30 @@ class Guard:
         for line in lines:
             order = json.loads(line.decode())
             if order.get("quit"):
-                if self.pump:
-                    self.pump.drain()
                 os._exit(0)
-            self._start(order)
+            elif order.get("drain"):
+                self._drain()
+                self._report({"drained": True})
+            else:
+                self._start(order)
         return True
 
     def _start(self, order: dict[str, Any]) -> None:
         """Start one step. What happens next is told by reports."""
         self.story = ends.Story(order["step"], processes.oom_kills())
+        try:
+            number = self._fork(order)
+        except OSError as trouble:  # no process, no pipe, no room for the log's name
+            number = trouble.errno or errno.EAGAIN
+        if number:
+            self.child = 0
+            self.story.cannot(number)
+            self._report({"cannot": number})
+        else:
+            self._report({"started": self.child, "t": self.story.started})
+
+    def _fork(self, order: dict[str, Any]) -> int:
+        """Start the step's process; returns 0, or the errno that it met instead of becoming the program."""
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         output = log
         if order["mask"]:
@@ -92,11 +107,7 @@ class Guard:
         os.close(output)
         number = os.read(trouble_r, 16)
         os.close(trouble_r)
-        if number:
-            self.story.cannot(int(number))
-            self._report({"cannot": int(number)})
-        else:
-            self._report({"started": pid, "t": self.story.started})
+        return int(number or 0)
 
     def _become(self, order: dict[str, Any], output: int, trouble: int, parent: int) -> None:
         """In the child: turn into the program. Writes the errno when that is impossible."""
@@ -117,6 +128,8 @@ class Guard:
             _execute(order["argv"], order["env"])
         except OSError as problem:
             os.write(trouble, str(problem.errno or errno.ENOEXEC).encode())
+        except ValueError:  # a NUL byte, or a letter that this machine's names cannot hold
+            os.write(trouble, str(errno.EINVAL).encode())
         finally:
             os._exit(127)
 
@@ -138,10 +151,18 @@ class Guard:
 
     def _report(self, words: dict[str, Any]) -> None:
         words["step"] = self.story.step
+        if self.pump and self.pump.trouble:
+            words["cut"] = self.pump.trouble
         try:
             write_all(self.reports, json.dumps(words).encode() + b"\n")
         except BrokenPipeError:
             return  # the runner is gone; the order pipe says so too
+
+    def _drain(self) -> None:
+        """All that was said is in the log: nobody who could say more is alive."""
+        if self.pump:
+            self.pump.drain()
+            self.pump.flush()
 
     def _alone(self) -> None:
         """The runner is dead: end everything below, and write the end that is true."""
@@ -149,8 +170,7 @@ class Guard:
         if self.child and not self.story.is_over:
             processes.kill_all(lambda: processes.descendants(me))
         self._reap_all(me)
-        if self.pump:
-            self.pump.drain()
+        self._drain()
         self.folder.release_reserve()
         number = self.folder.attempts()[-1]
         self.folder.write_end(number, ends.without_runner(self.story, self.folder, number))
@@ -175,6 +195,7 @@ class _Pump:
         # The step's own end of the pipe is closed by `_start`; this end and the log are ours.
         self.log = os.dup(log)
         self.mask = mask
+        self.trouble = ""
         os.close(log)
         os.set_blocking(source, False)
 
@@ -185,19 +206,29 @@ class _Pump:
         except BlockingIOError:
             return True
         if data:
-            write_all(self.log, self.mask.feed(data))
+            self._write(self.mask.feed(data))
         return bool(data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            write_all(self.log, data)
+        except OSError as trouble:
+            # A full disk ends no script. It cannot be told as to one that writes its log itself, so the run tells it.
+            self.trouble = os.strerror(trouble.errno or errno.EIO)
 
     def drain(self) -> None:
         """Move all that is there now, without waiting for whoever still holds the other end."""
         while select.select([self.source], [], [], 0)[0]:
             if not self.move():
                 return
-        write_all(self.log, self.mask.rest())
+
+    def flush(self) -> None:
+        """Write what was held back for being the beginning of a secret: it will not go on."""
+        self._write(self.mask.rest())
 
     def close(self) -> None:
         """End of stream: let go."""
-        write_all(self.log, self.mask.rest())
+        self.flush()
         os.close(self.source)
         os.close(self.log)
 

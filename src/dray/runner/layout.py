@@ -40,22 +40,32 @@ def check(manifest: dict[str, Any]) -> None:
                 raise BadManifest("a path that goes through a link: %.200r" % path)
 
 
-def find_blob(machine: Machine, near: str | None, digest: str) -> str | None:
-    """Where that content lies on this machine, in dray's folder or near by; None if nowhere."""
+def find_blob(machine: Machine, near: str | None, digest: str, size: int) -> str | None:
+    """Where that content lies on this machine, in dray's folder or near by; None if nowhere.
+
+    A power cut can leave a file of the right name with nothing in it, so its size is looked at too.
+    """
     ours = machine.blob(digest)
-    if os.path.exists(ours):
+    if _has_size(ours, size):
         return ours
     if near:
         theirs = os.path.join(near, digest[:2], digest[2:])
-        if os.access(theirs, os.R_OK):
+        if _has_size(theirs, size) and os.access(theirs, os.R_OK):
             return theirs
     return None
 
 
+def _has_size(path: str, size: int) -> bool:
+    try:
+        return os.stat(path).st_size == size
+    except OSError:
+        return False
+
+
 def lacking(machine: Machine, near: str | None, manifest: dict[str, Any]) -> list[str]:
     """Digests of the manifest that this machine does not have."""
-    wanted = {digest for _, digest, _, _ in manifest["files"]}
-    return [digest for digest in wanted if find_blob(machine, near, digest) is None]
+    wanted = {digest: size for _, digest, size, _ in manifest["files"]}
+    return [digest for digest, size in wanted.items() if find_blob(machine, near, digest, size) is None]
 
 
 def lay_out(
@@ -66,7 +76,7 @@ def lay_out(
     clone = _Cloner()
     for path in manifest["dirs"]:
         make_folder(os.path.join(to, path))
-    for count, (path, digest, _, executable) in enumerate(manifest["files"]):
+    for count, (path, digest, size, executable) in enumerate(manifest["files"]):
         if count % 64 == 0 and not keep_going():
             return False
         target = os.path.join(to, path)
@@ -74,7 +84,7 @@ def lay_out(
         if parent not in made:
             os.makedirs(parent, exist_ok=True)
             made.add(parent)
-        source = find_blob(machine, near, digest)
+        source = find_blob(machine, near, digest, size)
         if source is None:
             raise FileNotFoundError(errno.ENOENT, "its content is not on this machine any more", path)
         clone.copy(source, target, 0o777 if executable else 0o666)

@@ -15,10 +15,11 @@ import traceback
 from typing import Any
 
 from . import ends, environment, layout, processes, results
-from .files import read_json
+from .files import read_json, write_all
 from .folder import RunFolder, Taken
 from .guard import fork_guard
 from .machine import Machine
+from .mask import Mask
 from .streams import StateStream
 
 LEFTOVERS_S = 5.0
@@ -54,6 +55,8 @@ def start_runner(machine: Machine, order: Order, manifest: dict[str, Any]) -> di
                 os._exit(0)
             _detach()
             _be_runner(machine, order, manifest, verdict_w)
+        except BaseException:
+            traceback.print_exc()  # stderr is runner.log, once there is one
         finally:
             os._exit(70)
     os.close(verdict_w)
@@ -109,7 +112,14 @@ def _be_runner(machine: Machine, order: Order, manifest: dict[str, Any], verdict
     os.dup2(log, 2)
     os.write(verdict, json.dumps(answer).encode())
     os.close(verdict)
-    Runner(machine, folder, order, manifest, umask).live()
+    try:
+        runner = Runner(machine, folder, order, manifest, umask)
+    except OSError as trouble:  # no process for the guard, no room for the first word
+        traceback.print_exc()
+        folder.release_reserve()
+        folder.write_end(1, ends.document("failed", ends.reason("staging-failed", _in_words(trouble))))
+    else:
+        runner.live()
     os._exit(0)
 
 
@@ -132,6 +142,7 @@ class Runner:
         self.deadline: float | None = None
         self.timed_out = False
         self._buffer = b""
+        self._log_size: int | None = 0
         self._prctl = processes.load_prctl()
         processes.become_subreaper(self._prctl)
         self.guard, self.orders, self.reports = fork_guard(folder, umask, lambda: None)
@@ -148,13 +159,14 @@ class Runner:
             end = ends.document("failed", ends.reason("environment-failed", str(trouble)))
         except Exception as trouble:
             traceback.print_exc()
-            end = ends.document("failed", ends.reason("staging-failed", _in_words(trouble)))
-        self.folder.release_reserve()
+            end = self._at_fault(trouble)
         self._sweep()
+        self._complete_log()
+        self.folder.release_reserve()
         self.folder.write_end(self.number, end)
         try:
-            os.write(self.orders, b'{"quit":true}\n')
-        except BrokenPipeError:
+            self._order({"quit": True})
+        except GuardGone:
             return  # it went first; nothing is left to guard
 
     def _live(self) -> dict[str, Any]:
@@ -261,12 +273,16 @@ class Runner:
 
     # -- one process
 
-    def _run(self, step: dict[str, Any], announce: bool = False) -> dict[str, Any]:
-        """Have the guard run one step to its end; cancel and timeout are seen to meanwhile."""
+    def _order(self, words: dict[str, Any]) -> None:
+        """Tell the guard. Raises GuardGone."""
         try:
-            os.write(self.orders, json.dumps(step).encode() + b"\n")
+            write_all(self.orders, json.dumps(words).encode() + b"\n")
         except BrokenPipeError:
             raise GuardGone from None
+
+    def _run(self, step: dict[str, Any], announce: bool = False) -> dict[str, Any]:
+        """Have the guard run one step to its end; cancel and timeout are seen to meanwhile."""
+        self._order(step)
         first = self._report()
         if "cannot" in first:
             return first
@@ -276,6 +292,9 @@ class Runner:
             limit = self.spec.get("timeout_s")
             self.deadline = time.monotonic() + limit if limit else None
         while not self._has_report(_TICK_S):
+            self._wake_guard()
+            if announce:
+                self._watch_log(step["log"])
             grace = self._grace()
             if grace is not None:
                 self._end_script(grace)
@@ -288,6 +307,7 @@ class Runner:
         processes.send(self._ours(), signal.SIGTERM)
         began = time.monotonic()
         while not self._has_report(0.05):
+            self._wake_guard()
             insisted = self._grace()
             if insisted is not None:
                 grace = min(grace, insisted)
@@ -296,13 +316,34 @@ class Runner:
 
     def _grace(self) -> float | None:
         """Seconds between SIGTERM and SIGKILL when the run is to end now; None when it may go on."""
+        if self.folder.is_gone():
+            return 0.0  # whoever asks is told that there is no such run: then nothing of it may go on
         asked = self._asked()
         if asked:
-            return float(asked.get("grace") or 0)
+            return seconds(asked.get("grace"))
         if self.deadline is not None and time.monotonic() >= self.deadline:
             self.timed_out = True
-            return float(self.spec.get("grace_s") or 0)
+            return seconds(self.spec.get("grace_s"))
         return None
+
+    def _watch_log(self, log: str) -> None:
+        """A log only grows, unless its script cuts it: `> /dev/stderr` does, `>&2` does not. Then that is told, once."""
+        if self._log_size is None:
+            return
+        try:
+            size = os.stat(log).st_size
+        except OSError:
+            return
+        if size < self._log_size:
+            text = "the script emptied its own log, as `> /dev/stderr` does and `>&2` does not; what stood there may be lost"
+            self.said.say("note", text=text)
+            self._log_size = None
+        else:
+            self._log_size = size
+
+    def _wake_guard(self) -> None:
+        """A script may have stopped its parent; then nobody would see it end."""
+        processes.send([self.guard], signal.SIGCONT)
 
     def _has_report(self, patience_s: float) -> bool:
         """Whether the guard has said something, waiting a little for it. Raises GuardGone."""
@@ -333,6 +374,7 @@ class Runner:
 
     def _finish(self, seen: dict[str, Any]) -> dict[str, Any]:
         """The script has ended, as `seen`; leftovers get a while, then the end is what it is."""
+        self._watch_log(os.path.join(self.folder.streams(self.number), "log.script"))
         self.said.state("finalizing")
         asked = self._asked()
         leftovers = self._end_leftovers(patience=0.0 if asked or self.timed_out else LEFTOVERS_S)
@@ -352,7 +394,8 @@ class Runner:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and self._alive():
             time.sleep(0.02)
-        named = [{"pid": pid, "name": processes.name_of(pid)} for pid in self._alive()]
+        mask = Mask([value.encode("utf-8", "surrogateescape") for value in self.order.secrets.values()])
+        named = [{"pid": pid, "name": processes.name_of(pid, mask)} for pid in self._alive()]
         if named:
             processes.send(self._ours(), signal.SIGTERM)
             deadline = time.monotonic() + 1.0
@@ -366,8 +409,26 @@ class Runner:
 
     def _sweep(self) -> None:
         """Nothing of the run is alive once its end is written."""
+        self._wake_guard()
         if processes.has_children(self.guard):
             processes.kill_all(self._ours)
+
+    def _complete_log(self) -> None:
+        """Of a run with secrets the guard writes the log: it is whole before the end is told."""
+        if not self.order.secrets:
+            return
+        deadline = time.monotonic() + 5.0
+        try:
+            self._order({"drain": True})
+            while time.monotonic() < deadline:
+                if self._has_report(0.1):
+                    report = self._report()
+                    if report.get("cut"):
+                        self.said.say("note", text="output was cut short: %s" % report["cut"])
+                    if report.get("drained"):
+                        return
+        except GuardGone:
+            return  # what it held went with it (docs/decisions/0005)
 
     def _look_at_disk(self) -> None:
         try:
@@ -386,11 +447,20 @@ class Runner:
         text = told.get(number) or "`%s` cannot be executed: %s" % (program, os.strerror(number))
         return ends.document("failed", ends.reason("cannot-start", text, errno=number))
 
+    def _at_fault(self, trouble: Exception) -> dict[str, Any]:
+        """The end when the runner itself failed."""
+        if self.started is None:
+            return ends.document("failed", ends.reason("staging-failed", _in_words(trouble)))
+        why = ends.reason("runner-killed", "%s, and the script was ended" % _fault(trouble))
+        return ends.document("failed", why, {"started": self.started}, **results.survey(self.folder))
+
     def _without_guard(self) -> dict[str, Any]:
         """The guard was killed: the script died with it (PDEATHSIG), its descendants are ours to end."""
         mine = os.getpid()
+        # First those below us alone: to look for marks takes longer than a quick forker lives.
+        processes.kill_all(lambda: processes.descendants(mine))
         processes.kill_all(lambda: processes.descendants(mine) + processes.marked(self.spec["id"]))
-        if self.started is None:
+        if self.started is None and not self.folder.may_have_started(self.number):
             text = "dray's guard was killed before the script was started"
             return ends.document("failed", ends.reason("not-started", text))
         text = "dray's guard was killed, and the script with it"
@@ -402,7 +472,20 @@ def _in_words(trouble: Exception) -> str:
     if isinstance(trouble, OSError):
         about = " (%s)" % os.path.basename(str(trouble.filename)) if trouble.filename else ""
         return "the code could not be laid out on the machine: %s%s" % (trouble.strerror, about)
-    return "the runner met a fault of its own (%s: %s); its `runner.log` tells more" % (
+    return _fault(trouble)
+
+
+def _fault(trouble: Exception) -> str:
+    return "the runner met a fault of its own, told in its `runner.log` (%s: %s)" % (
         type(trouble).__name__,
         trouble,
     )
+
+
+def seconds(value: Any) -> float:
+    """A length of time from a document that others can write; what is none is no time at all."""
+    try:
+        seconds = float(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return seconds if seconds > 0 else 0.0  # not-a-number is not

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Callable
 
+from .mask import Mask
+
 IS_LINUX = sys.platform.startswith("linux")
 MARK = "DRAY_RUN_ID"
 _PR_SET_PDEATHSIG = 1
@@ -80,8 +82,28 @@ def has_children(pid: int) -> bool:
         return bool(descendants(pid))
 
 
+def _children(pid: int) -> list[int]:
+    """By the kernel's own lists, one for each thread: exact at the moment, and cheap however much runs on the machine."""
+    found: list[int] = []
+    try:
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, task), "rb") as file:
+                found += [int(word) for word in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        pass  # it has just ended: its children are another's now, and are found there next time
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below `pid`, parents before children."""
+    if os.path.exists("/proc/thread-self/children"):
+        found = []
+        ahead = [pid]
+        while ahead:
+            children = _children(ahead.pop())
+            found += children
+            ahead += children
+        return found
     below: dict[int, list[int]] = {}
     for child, parent in _parents().items():
         below.setdefault(parent, []).append(child)
@@ -97,26 +119,73 @@ def descendants(pid: int) -> list[int]:
 def marked(run_id: str) -> list[int]:
     """All processes of ours that carry the run's mark, whoever their parent is now."""
     wanted = ("%s=%s" % (MARK, run_id)).encode()
+    names = [name for name in os.listdir("/proc") if name.isdigit()] if IS_LINUX else []
+    return [int(name) for name in names if int(name) != os.getpid() and _carries(name, wanted)]
+
+
+def _carries(name: str, mark: bytes) -> bool:
+    try:
+        with open("/proc/%s/environ" % name, "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def writers(logs: list[str]) -> list[int]:
+    """All processes whose stdout or stderr is one of the files `logs`: of the run, even with a cleaned environment."""
+    wanted = set()
+    for path in logs:
+        try:
+            seen = os.stat(path)
+            wanted.add((seen.st_dev, seen.st_ino))
+        except OSError:
+            continue
     found = []
-    for name in os.listdir("/proc") if IS_LINUX else []:
-        if name.isdigit() and int(name) != os.getpid():
+    for name in os.listdir("/proc") if IS_LINUX and wanted else []:
+        for fd in ("1", "2"):
             try:
-                with open("/proc/%s/environ" % name, "rb") as file:
-                    if wanted in file.read().split(b"\0"):
-                        found.append(int(name))
+                seen = os.stat("/proc/%s/fd/%s" % (name, fd))
             except OSError:
                 continue
+            if (seen.st_dev, seen.st_ino) in wanted and name.isdigit() and int(name) != os.getpid():
+                found.append(int(name))
+                break
     return found
 
 
-def name_of(pid: int) -> str:
-    """What a person would call that process."""
+def usurpers(lock: str, run_id: str) -> list[int]:
+    """Processes of the run's script that hold the flock on `lock`, which belongs to the run's people alone."""
+    mark = ("%s=%s" % (MARK, run_id)).encode()
+    try:
+        inode = ":%d" % os.stat(lock).st_ino
+        with open("/proc/locks", "rb") as file:
+            rows = [line.decode().split() for line in file if b" FLOCK " in line and b"->" not in line]
+    except OSError:
+        return []
+    return [int(row[4]) for row in rows if row[5].endswith(inode) and _carries(row[4], mark)]
+
+
+def holds_removed(path: str) -> bool:
+    """Whether any process still has the removed file `path` open."""
+    wanted = os.path.realpath(path) + " (deleted)"
+    for name in os.listdir("/proc") if IS_LINUX else []:
+        try:
+            for fd in os.listdir("/proc/%s/fd" % name) if name.isdigit() else []:
+                if os.readlink("/proc/%s/fd/%s" % (name, fd)) == wanted:
+                    return True
+        except OSError:
+            continue
+    return not IS_LINUX
+
+
+def name_of(pid: int, mask: Mask) -> str:
+    """What a person would call that process; a secret among its words is hidden."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            words = file.read(400).split(b"\0")
-        return b" ".join(w for w in words if w)[:200].decode(errors="replace")
+            words = file.read(4096).split(b"\0")
     except OSError:
         return ""
+    return mask.feed(b" ".join(w for w in words if w))[:200].decode(errors="replace")
 
 
 def is_zombie(pid: int) -> bool:
@@ -142,15 +211,19 @@ def send(pids: list[int], number: int) -> None:
 def kill_all(find: Callable[[], list[int]], limit_s: float = 5.0) -> list[int]:
     """SIGKILL everything that `find` finds until it finds nothing alive; returns what would not die.
 
-    First all are stopped, so that a program that forks quickly cannot outrun us.
+    First all are stopped, so that a program that forks quickly cannot outrun us. One that ends as soon as it has forked is
+    a zombie whenever we look; that there are ever new ones tells it from the truly dead.
     """
     deadline = time.monotonic() + limit_s
+    known: set[int] = set()
     while True:
-        alive = [pid for pid in find() if not is_zombie(pid)]
-        if not alive or time.monotonic() > deadline:
+        found = find()
+        send(found, signal.SIGSTOP)
+        send(found, signal.SIGKILL)
+        alive = [pid for pid in found if not is_zombie(pid)]
+        if (not alive and known.issuperset(found)) or time.monotonic() > deadline:
             return alive
-        send(alive, signal.SIGSTOP)
-        send(alive, signal.SIGKILL)
+        known = set(found)
         time.sleep(0.005)
 
 

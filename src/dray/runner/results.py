@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Iterator
+import traceback
+from typing import TYPE_CHECKING, Any, Iterator
 
 from .files import read_json
 from .folder import RunFolder
+
+if TYPE_CHECKING:
+    import pathlib  # costs milliseconds, and few runs name patterns
 
 OUTPUTS = "outputs"
 _MOST = 10000
@@ -16,13 +20,14 @@ _NOBODY_MEANS = {"__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_ca
 
 
 def survey(folder: RunFolder) -> dict[str, Any]:
-    """`outputs` and `elsewhere` for the end. Never raises: a folder that cannot be read is an empty one."""
+    """`outputs` and `elsewhere` for the end. Never raises: how the script ended is worth more than what it left."""
     try:
         spec = (folder.run_json() or {}).get("spec") or {}
         files = listing(folder, spec.get("outputs") or [])
         named = {path for path, _ in files}
         strays = [path for path in _new_files(folder) if path not in named]
-    except OSError:
+    except Exception:
+        traceback.print_exc()
         files, strays = [], []
     return {
         "outputs": {"files": files[:1000], "count": len(files), "bytes": sum(size for _, size in files)},
@@ -39,7 +44,7 @@ def listing(folder: RunFolder, globs: list[str]) -> list[list[Any]]:
         import pathlib
 
         for pattern in globs:
-            for hit in pathlib.Path(folder.code).glob(pattern):
+            for hit in _hits(pathlib.Path(folder.code), pattern):
                 relative = os.path.relpath(str(hit), folder.code)
                 for path in _walk(folder.code, relative) if hit.is_dir() else [relative]:
                     found[path] = None
@@ -47,8 +52,19 @@ def listing(folder: RunFolder, globs: list[str]) -> list[list[Any]]:
     for path in sorted(found)[:_MOST]:
         real = confined(folder, path)
         if real is not None:
-            listed.append([path, os.stat(real).st_size])
+            try:
+                listed.append([path, os.stat(real).st_size])
+            except OSError:
+                continue  # its script has just removed it
     return listed
+
+
+def _hits(code: pathlib.Path, pattern: str) -> list[pathlib.Path]:
+    """What a pattern names. One that this Python does not understand (`**.pt` before 3.13) names nothing."""
+    try:
+        return list(code.glob(pattern))
+    except (OSError, ValueError, NotImplementedError, IndexError, RecursionError):
+        return []
 
 
 def confined(folder: RunFolder, path: str) -> str | None:
@@ -84,18 +100,19 @@ def pieces(folder: RunFolder, path: str, offset: int, size: int) -> Iterator[tup
 
 def _walk(top: str, below: str) -> Iterator[str]:
     """Files (and links) below `top`/`below`, as paths relative to `top`; folders that are links are not entered."""
-    try:
-        entries = list(os.scandir(os.path.join(top, below)))
-    except OSError:
-        return
-    for entry in entries:
-        path = os.path.join(below, entry.name) if below else entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _NOBODY_MEANS:
-                for inner in _walk(top, path):
-                    yield inner
-        else:
-            yield path
+    ahead = [below]  # and no recursion: a script may nest folders deeper than Python calls functions
+    while ahead:
+        inside = ahead.pop()
+        try:
+            entries = list(os.scandir(os.path.join(top, inside)))
+        except OSError:
+            continue
+        for entry in entries:
+            path = os.path.join(inside, entry.name) if inside else entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                yield path
+            elif entry.name not in _NOBODY_MEANS:
+                ahead.append(path)
 
 
 def _new_files(folder: RunFolder) -> list[str]:

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, Callable
 
 from . import frames, layout, life, results, visit
-from .files import dump, remove_tree, replace, write_all
+from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
 from .machine import Machine, default_root
 from .streams import Reader
@@ -82,6 +82,8 @@ class Server:
             self._pause = _QUICK_S if any(moved) else min(_SLOW_S, self._pause * 1.2)
 
     def _answer(self, header: dict[str, Any], body: bytes) -> None:
+        if "blob" in header and "op" not in header:
+            return  # of a submit that has failed meanwhile: an answer for each could fill the channel both ways
         op = str(header.get("op"))
         handler = getattr(self, "_op_" + op, None)
         try:
@@ -95,7 +97,7 @@ class Server:
         except OSError as trouble:
             about = ": %s" % trouble.filename if trouble.filename else ""
             self.send({"error": "os-error", "text": "%s%s" % (trouble.strerror, about), "op": op})
-        except (KeyError, TypeError, ValueError) as trouble:
+        except Exception as trouble:  # one bad request, or one ruined run folder, ends no channel
             traceback.print_exc()
             self.send(
                 {"error": "bad-request", "text": "%s: %s" % (type(trouble).__name__, trouble), "op": op}
@@ -232,12 +234,18 @@ class Server:
     def _op_look(self, header: dict[str, Any]) -> None:
         for run_id, cursor in header["runs"].items():
             folder = self._folder({"run": run_id})
-            if self._missing(folder):
-                continue
-            request = {"cursor": cursor, "wait": False, "streams": header.get("streams") or ["state."]}
-            self.following[run_id] = _Following(folder, request)
-            while run_id in self.following:
-                self._advance(run_id)
+            try:
+                if self._missing(folder):
+                    continue
+                request = {"cursor": cursor, "wait": False, "streams": header.get("streams") or ["state."]}
+                self.following[run_id] = _Following(folder, request)
+                while run_id in self.following:
+                    self._advance(run_id)
+            except (BrokenPipeError, Trouble):
+                raise
+            except Exception:
+                traceback.print_exc()  # nothing can be said of this run for now; the others are told
+                self.following.pop(run_id, None)
         self.send({"done": True})
 
     # -- the rest
@@ -254,9 +262,9 @@ class Server:
         asked = {
             "by": str(header.get("by") or ""),
             "t": time.time(),
-            "grace": float(header.get("grace", 10.0)),
+            "grace": life.seconds(header.get("grace", 10.0)),
         }
-        replace(folder.cancel_file, dump(asked))
+        folder.ask_to_cancel(asked)
         self.send({"cancelling": folder.id})
 
     def _op_files(self, header: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from typing import Any, Iterator, NamedTuple, Optional
 
@@ -64,14 +65,13 @@ class Reader:
         self._folder = folder
         self._offsets = dict(cursor)
         self._prefixes = tuple(prefixes)
-        self._open: dict[str, int] = {}
 
     def _streams(self) -> list[tuple[int, str]]:
         found = []
         for number in self._folder.attempts():
             try:
                 names = os.listdir(self._folder.streams(number))
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
             found += [(number, n) for n in sorted(names) if n.startswith(self._prefixes) and STREAM.match(n)]
         return found
@@ -80,30 +80,43 @@ class Reader:
         """At most one piece of each stream that has grown. `shared`: logs are told by their size, not by their bytes."""
         for number, name in self._streams():
             key = "%d/%s" % (number, name)
-            fd = self._open.get(key)
-            if fd is None:
-                try:
-                    fd = os.open(
-                        os.path.join(self._folder.streams(number), name),
-                        os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-                    )
-                except OSError:
-                    continue
-                self._open[key] = fd
             offset = self._offsets.get(key, 0)
+            path = os.path.join(self._folder.streams(number), name)
             if shared and name.startswith("log."):
-                size = min(os.fstat(fd).st_size - offset, _SHARED_PIECE)
-                path = os.path.join(self._folder.streams(number), name)
-                found = News(number, name, offset, max(0, size), b"", path)
+                size = max(0, min(_size(path) - offset, _SHARED_PIECE))
+                found = News(number, name, offset, size, b"", path)
             else:
-                data = os.pread(fd, piece, offset)
+                data = _read_on(path, offset, piece)
                 found = News(number, name, offset, len(data), data, None)
             if found.size:
                 self._offsets[key] = offset + found.size
                 yield found
 
     def close(self) -> None:
-        """Let go of all open files."""
-        for fd in self._open.values():
-            os.close(fd)
-        self._open = {}
+        """Nothing is kept open: a run that logs a thousand pictures has a thousand streams."""
+
+
+def _size(path: str) -> int:
+    """Of a regular file; whatever else a script put in its place is as good as empty.
+
+    Raises OSError where nothing can be said for now: to take that for "nothing new" would lose what is there.
+    """
+    try:
+        seen = os.lstat(path)
+    except (FileNotFoundError, PermissionError):
+        return 0
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else 0
+
+
+def _read_on(path: str, offset: int, size: int) -> bytes:
+    """Bytes of the regular file `path` from `offset` on."""
+    if _size(path) <= offset:
+        return b""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return b""
+    try:
+        return os.pread(fd, size, offset) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)

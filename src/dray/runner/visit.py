@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import Any
 
 from . import ends, processes, results
+from .files import read_regular
 from .folder import RunFolder
 from .streams import STATE
 
@@ -17,17 +19,17 @@ from .streams import STATE
 def settle(folder: RunFolder) -> bool:
     """True while the run's people live. When they are gone without a word, writes the end for them."""
     facts = folder.run_json()
-    numbers = folder.attempts()
-    if facts is None or not numbers:
+    if facts is None:
         return False
-    number = numbers[-1]
+    number = (folder.attempts() or [1])[-1]
     if folder.end(number):
         return False
     if facts.get("machine") != folder.machine.id:
         return True  # another machine's run on a shared disk: only that machine can tell
     lock = folder.try_lock()
     if lock is None:
-        return folder.end(number) is None
+        processes.send(processes.usurpers(os.path.join(folder.path, "lock"), folder.id), signal.SIGKILL)
+        return folder.end(number) is None and not folder.is_gone()
     try:
         if not folder.end(number):
             folder.release_reserve()
@@ -41,8 +43,9 @@ def _last_judgement(folder: RunFolder, number: int, facts: dict[str, Any]) -> di
     started = _started(folder, number)
     rebooted = facts.get("boot") != folder.machine.boot
     if not rebooted:
-        processes.kill_all(lambda: processes.marked(folder.id))
-    if started is None:
+        logs = [os.path.join(folder.streams(number), name) for name in ("log.script", "log.environment")]
+        processes.kill_all(lambda: processes.marked(folder.id) + processes.writers(logs))
+    if started is None and not folder.may_have_started(number):
         cause = "the machine was rebooted" if rebooted else "dray's processes were killed"
         text = cause + " before the script was started"
         return ends.document("failed", ends.reason("not-started", text), by="visitor")
@@ -56,8 +59,7 @@ def _last_judgement(folder: RunFolder, number: int, facts: dict[str, Any]) -> di
 def _started(folder: RunFolder, number: int) -> float | None:
     """When the script was started, by the runner's own words."""
     try:
-        with open(os.path.join(folder.streams(number), STATE), "rb") as file:
-            lines = file.read().split(b"\n")
+        lines = read_regular(os.path.join(folder.streams(number), STATE)).split(b"\n")
     except OSError:
         return None
     for line in lines:
@@ -65,6 +67,6 @@ def _started(folder: RunFolder, number: int) -> float | None:
             event = json.loads(line.decode())
             if event["type"] == "state" and event["data"]["state"] == "running":
                 return float(event["t"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     return None

@@ -142,7 +142,7 @@ class _Walk:
             rule = None
         if path == self.home:
             rule = OWN_DATA
-        elif path == "outputs" and is_dir:
+        elif path == "outputs":  # a folder, or a link to where there is more room: the run makes its own
             rule = RESULTS
         rule = rule or rules.verdict(path, name, is_dir)
         if rule is None:

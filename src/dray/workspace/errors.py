@@ -4,6 +4,7 @@ DrayError
 ├── RunAlive           a live run cannot be removed
 ├── CannotWrite        a fetched file cannot be put where it was wanted
 ├── NoPython           no Python for the script on this shell's PATH
+├── ScriptLeftOut      an ignore rule keeps the script here
 └── BadScript          the script's kind cannot be started
 """
 
@@ -57,3 +58,16 @@ class CannotWrite(DrayError):
     def __init__(self, trouble: OSError) -> None:
         where = f" `{printable(str(trouble.filename))}`" if trouble.filename else ""
         super().__init__(f"cannot write{where}", why=trouble.strerror, hint="name another folder with `--to`")
+
+
+class ScriptLeftOut(UsageError):
+    """The script itself would not travel."""
+
+    code = "script-left-out"
+
+    def __init__(self, script: str, rule: str | None) -> None:
+        super().__init__(
+            f"the script `{printable(script)}` does not travel",
+            why=f"left out by {printable(rule)}" if rule else "it was gone when the folder was read",
+            hint=f"a later line `!/{printable(script)}` in the ignore file brings it back" if rule else None,
+        )

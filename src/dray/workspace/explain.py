@@ -1,4 +1,4 @@
-"""What the closing summary adds of its own accord: the likely cause of a missing file, results left in odd places."""
+"""What the closing summary adds of its own accord: the likely cause of a missing file, results in odd places or in none."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 from typing import Any
 
 from dray.core.errors import printable
+from dray.core.spec import RunSpec
 from dray.store import RunRecord
 
 _MISSING = re.compile(rb"No such file or directory: b?(['\"])(.{1,1000}?)\1")
 
 
-def explain(record: RunRecord, last_lines: bytes) -> list[str]:
+def explain(record: RunRecord, spec: RunSpec, last_lines: bytes) -> list[str]:
     """Sentences about an ended run."""
     end = record.end or {}
-    told = _left_out_and_missed(record, last_lines)
+    told = _left_out_and_missed(record.id, spec, last_lines)
     told += [printable(str(note)) for note in record.notes]
+    told += _named_in_vain(spec, end)
     elsewhere: dict[str, Any] = end.get("elsewhere") or {}
     if elsewhere.get("count"):
         named = ", ".join(printable(str(p)) for p in elsewhere["files"][:5])
@@ -34,7 +36,19 @@ def explain(record: RunRecord, last_lines: bytes) -> list[str]:
     return told
 
 
-def _left_out_and_missed(record: RunRecord, last_lines: bytes) -> list[str]:
+def _named_in_vain(spec: RunSpec, end: dict[str, Any]) -> list[str]:
+    """Patterns of `--outputs`, when not one file came of them."""
+    found: dict[str, Any] = end.get("outputs") or {}
+    files = found.get("files") or []
+    beside = [glob for glob in spec.outputs if not glob.startswith("outputs")]
+    if not beside or end.get("started") is None or found.get("count") != len(files):
+        return []
+    if any(not str(path).startswith("outputs/") for path, _ in files):
+        return []
+    return [f"no file fits {' or '.join(f'`--outputs {printable(glob)}`' for glob in beside)}"]
+
+
+def _left_out_and_missed(run_id: str, spec: RunSpec, last_lines: bytes) -> list[str]:
     """A FileNotFoundError on a path that did not travel names the rule that kept it here."""
     hits = _MISSING.findall(last_lines)
     if not hits:
@@ -43,8 +57,9 @@ def _left_out_and_missed(record: RunRecord, last_lines: bytes) -> list[str]:
 
     path = hits[-1][1].decode(errors="surrogateescape")
     # The script may have named it by its absolute path in the run's folder, or in the folder it came from.
-    relative = path.rpartition("/code/")[2] if "/code/" in path else path
-    if record.spec.folder and relative.startswith(record.spec.folder.rstrip("/") + "/"):
-        relative = relative[len(record.spec.folder.rstrip("/")) + 1 :]
-    rule = explain_missing(record.spec.left_out, relative.removeprefix("./"))
-    return [f"`{printable(path)}` did not travel: left out by {rule}"] if rule else []
+    path = path.rpartition(f"/{run_id}/code/")[2]
+    if spec.folder:
+        path = path.removeprefix(spec.folder.rstrip("/") + "/")
+    path = path.removeprefix("./")
+    rule = explain_missing(spec.left_out, path)
+    return [f"`{printable(path)}` did not travel: left out by {printable(rule)}"] if rule else []

@@ -89,6 +89,8 @@ class Workspace:
 
         prepared = Prepared(submission, self.target(submission.compute))
         walked = plan(prepared.folder, home=self.home)
+        travels = [str(row[0]) for row in (*walked.files, *walked.links)]
+        prepared.check_script_travels(travels, walked.left_out)
         return Plan(
             compute=prepared.target.name,
             folder=str(prepared.folder),
@@ -136,11 +138,14 @@ class Workspace:
                 self.home,
                 progress=lambda what, done, total: tell(Progress(what, done, total)),
             )
+            travels = [row[0] for row in (*snapshot.manifest["files"], *snapshot.manifest["links"])]
+            prepared.check_script_travels(travels, snapshot.left_out)
             spec = prepared.spec(snapshot)
             for line in _header(prepared, spec, snapshot.summary()):
                 tell(Said(line))
-            self.store.create_run(spec)
+            # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
             with self.store.submitting(spec.id):
+                self.store.create_run(spec)
                 trouble = HandingOver(self, target, spec, snapshot, tell).over(connection, submission.secrets)
         except BaseException:
             connection.close()

@@ -162,9 +162,9 @@ class Follower:
 
     def _finish(self, header: Mapping[str, Any]) -> None:
         self._flush()
-        cursor = self.store.cursors(self.run_id)
         for (attempt, stream), tail in self._tails.items():
-            at = cursor.get(f"{attempt}/{stream}", 0)
+            # Its own place and not the history's cursor: another follower may have set the tail aside already.
+            at = self.cursor[f"{attempt}/{stream}"] - len(tail)
             self.store.ingest(self.run_id, attempt, stream, at, tail, final=True)
         self.store.end(self.run_id, int(header["attempt"]), header["end"], complete=True)
 
@@ -242,7 +242,7 @@ def _spoken(lines: bytes) -> Iterator[Event]:
                 yield Said(str(data["text"]))
             elif kind == "environment" and data.get("built_s"):
                 yield Said(f"environment built in {data['built_s']:g} s")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
 
 

@@ -71,6 +71,8 @@ class HandingOver:
         sizes = {digest: size for _, digest, size, _ in self._snapshot.manifest["files"]}
         total, done = sum(sizes.get(digest, 0) for digest in lacks), 0
         for digest in lacks:
+            if connection.has_news(0):
+                return  # there is nothing to be said before the end, unless something is wrong
             with self._snapshot.blob_path(digest).open("rb") as file:
                 piece = file.read(PIECE)
                 while True:

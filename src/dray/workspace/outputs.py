@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dray.core.errors import DrayError, UnknownName, printable
+from dray.core.errors import DrayError, LinkLost, UnknownName, printable
 from dray.hosts import Connection
 from dray.workspace.errors import CannotWrite
 from dray.workspace.events import Event, Progress
@@ -17,13 +18,34 @@ if TYPE_CHECKING:
     from dray.workspace.run import Run
 
 _OUTPUTS = "outputs/"
+# What the system has against one place alone; never the answer to a `write` in the middle of a file.
+_OF_THE_PLACE = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
+_ELSEWHERE = "name another folder with `--to`"
+
+
+class Fetched(NamedTuple):
+    """What became of one file that was wanted."""
+
+    path: str
+    size: int
+    place: Path | None
+    """Where it is now; None: it could not be brought, and `trouble` says why."""
+    trouble: DrayError | None = None
+    was_there: bool = False
+    """The same file had been there already, and was left alone."""
 
 
 class Outputs:
-    """The files of a run: what it wrote to `outputs/`, and what `--outputs` named."""
+    """The files of a run: what it wrote to `outputs/`, and what `--outputs` named. Iterating gives their paths."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    def __repr__(self) -> str:
+        return f"<Outputs of {self._run.id}: {', '.join(path for path, _ in self.known()) or 'none known'}>"
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, _ in self.list())
 
     def known(self) -> list[tuple[str, int]]:
         """What the end says, without asking the machine."""
@@ -33,32 +55,55 @@ class Outputs:
         """(path, bytes), paths relative to outputs/; those that `--outputs` named relative to the code folder."""
         return [(shown, size) for shown, (_, size) in self._all().items()]
 
-    def fetch(self, path: str, to: str | Path = ".") -> Path:
-        """Bring one file into the folder `to`; returns where it is."""
-        return self.fetch_all([path], to)[0]
+    def fetch(self, path: str, to: str | Path = ".", *, force: bool = False) -> Path:
+        """Bring one file into the folder `to`; returns where it is. A different file there is replaced with `force` only."""
+        return self.fetch_all([path], to, force=force)[0]
 
     def fetch_all(
-        self, paths: Sequence[str] | None, to: str | Path, on: Callable[[Event], None] | None = None
+        self,
+        paths: Sequence[str] | None,
+        to: str | Path,
+        on: Callable[[Event], None] | None = None,
+        *,
+        force: bool = False,
     ) -> Sequence[Path]:
-        """Bring some files, or all, into the folder `to`; each is checked by its digest."""
+        """Bring some files, or all, into the folder `to`; each is checked by its digest.
+
+        What can be brought is, whatever becomes of the others; then the first error is raised.
+        """
+        fetched = [*self.fetch_each(paths, to, on, may_replace=lambda place: force)]
+        for one in fetched:
+            if one.trouble is not None:
+                raise one.trouble
+        return [one.place for one in fetched if one.place is not None]
+
+    def fetch_each(
+        self,
+        paths: Sequence[str] | None,
+        to: str | Path,
+        on: Callable[[Event], None] | None = None,
+        *,
+        may_replace: Callable[[Path], bool],
+    ) -> Iterator[Fetched]:
+        """The same, one by one. `may_replace` is asked about a place where a different file is. Raises what stops all."""
         there = self._all()
         wanted = [p if p in there else p.removeprefix(_OUTPUTS) for p in paths] if paths else [*there]
         for path in wanted:
             if path not in there:
                 raise UnknownName("output", path, there)
-        total, done, fetched = sum(there[p][1] for p in wanted), 0, []
+        folder = _ready(Path(to))
+        total, done = sum(there[p][1] for p in wanted), 0
+
+        def tell(path: str, came: int) -> None:
+            if on:
+                on(Progress(f"fetching {path}", done + came, total))
+
         with self._run._workspace.connect(self._run.record.compute) as connection:
+            fetching = _Fetching(connection, self._run.id, folder, may_replace, tell)
             for path in wanted:
-                try:
-                    place = landing_place(Path(to), path)
-                    for size in _bring(connection, self._run.id, there[path][0], place):
-                        done += size
-                        if on:
-                            on(Progress(f"fetching {path}", done, total))
-                except OSError as trouble:
-                    raise CannotWrite(trouble) from None
-                fetched.append(place)
-        return fetched
+                remote, size = there[path]
+                yield fetching.one(path, remote, size)
+                done += size
 
     def _told(self) -> dict[str, Any]:
         return (self._run.record.end or {}).get("outputs") or {}
@@ -83,6 +128,109 @@ def _by_name(files: Sequence[Any] | None) -> dict[str, tuple[str, int]]:
     return named
 
 
+class _Fetching:
+    """One conversation in which files come into one folder."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        run_id: str,
+        folder: Path,
+        may_replace: Callable[[Path], bool],
+        tell: Callable[[str, int], None],
+    ) -> None:
+        self._connection = connection
+        self._run_id = run_id
+        self._folder = folder
+        self._may_replace = may_replace
+        self._tell = tell
+
+    def one(self, path: str, remote: str, size: int) -> Fetched:
+        """Bring one file. What is wrong with this one alone is told and not raised."""
+        place = self._folder / path
+        try:
+            place = landing_place(self._folder, path)
+            return Fetched(path, size, place, was_there=not self._bring(path, remote, size, place))
+        except LinkLost:
+            raise
+        except DrayError as error:
+            return Fetched(path, size, None, error)
+        except OSError as error:
+            # The system names the temporary file, which says nothing to the user.
+            trouble = _cannot(place, error.strerror or str(error))
+            if error.errno not in _OF_THE_PLACE:
+                raise trouble from None
+            return Fetched(path, size, None, trouble)
+
+    def _bring(self, path: str, remote: str, size: int, place: Path) -> bool:
+        """Let the file appear at `place`, whole or not at all; False when it is there already."""
+        if place.is_dir():
+            raise _cannot(place, "a folder of that name is there")
+        # Its size may tell that it is another file before anything travels.
+        differs = place.exists() and place.stat().st_size != size
+        if differs:
+            self._agree(place)
+        beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
+        try:
+            digest = self._receive(path, remote, beside)
+            if not differs and place.exists():
+                if _digest(place) == digest:
+                    return False
+                self._agree(place)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
+        return True
+
+    def _agree(self, place: Path) -> None:
+        if not self._may_replace(place):
+            raise _cannot(
+                place, "a different file of that name is there", hint=f"`--force` replaces it; {_ELSEWHERE}"
+            )
+
+    def _receive(self, path: str, remote: str, beside: Path) -> str:
+        """Write what comes to `beside`; its digest."""
+        seen, came = hashlib.sha256(), 0
+        with beside.open("wb") as file:
+            self._connection.ask({"op": "fetch", "run": self._run_id, "path": remote, "offset": 0})
+            while True:
+                header, body = self._connection.receive()
+                if "fetched" in header:
+                    break
+                file.write(body)
+                seen.update(body)
+                came += len(body)
+                self._tell(path, came)
+        if header.get("sha256") != seen.hexdigest():
+            raise DrayError(
+                f"`{printable(path)}` arrived damaged", hint=f"dray outputs {self._run_id} --to DIR"
+            )
+        return seen.hexdigest()
+
+
+def _ready(folder: Path) -> Path:
+    """`folder`, made if need be. Refuses what no file at all can be put into, before a machine is asked."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        is_file = isinstance(error, (FileExistsError, NotADirectoryError))
+        raise _cannot(folder, "a file is in the way" if is_file else error.strerror or str(error)) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _cannot(folder, "you have no permission to write there")
+    return folder
+
+
+def _cannot(place: Path, why: str, hint: str = _ELSEWHERE) -> CannotWrite:
+    error = CannotWrite(OSError(0, why, str(place)))
+    error.hint = hint
+    return error
+
+
+def _digest(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def landing_place(folder: Path, path: str) -> Path:
     """Where the remote `path` goes below `folder`: never outside, never through a link."""
     parts = path.split("/")
@@ -90,7 +238,6 @@ def landing_place(folder: Path, path: str) -> Path:
         raise DrayError(
             f"the machine named an output `{printable(path)}`", why="that would be written outside the folder"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     parent = folder.joinpath(*parts[:-1])
     parent.mkdir(parents=True, exist_ok=True)
     if not parent.resolve().is_relative_to(folder.resolve()):
@@ -98,24 +245,3 @@ def landing_place(folder: Path, path: str) -> Path:
             f"`{printable(str(parent))}` leads out of {folder}", why="a link there points elsewhere"
         )
     return parent / parts[-1]
-
-
-def _bring(connection: Connection, run_id: str, path: str, place: Path) -> Iterator[int]:
-    """Fetch one file, yielding the sizes of its pieces; it appears whole or not at all."""
-    beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
-    seen = hashlib.sha256()
-    connection.ask({"op": "fetch", "run": run_id, "path": path, "offset": 0})
-    try:
-        with beside.open("wb") as file:
-            while True:
-                header, body = connection.receive()
-                if "fetched" in header:
-                    break
-                file.write(body)
-                seen.update(body)
-                yield len(body)
-        if header.get("sha256") != seen.hexdigest():
-            raise DrayError(f"`{printable(path)}` arrived damaged", hint=f"dray outputs {run_id} --to DIR")
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from dray.store import Line, RunRecord, Series, Store, StoreError
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 from dray.workspace.explain import explain
-from dray.workspace.following import Follower
+from dray.workspace.following import Follower, look
 from dray.workspace.outputs import Outputs
 from dray.workspace.submission import me
 
@@ -86,6 +86,21 @@ class Run:
         self._reread()
         return self
 
+    def look(self, within_s: float = 2.0) -> Run:
+        """Ask the machine how the run stands, and not for its log. Raises LinkLost when there is no answer in time."""
+        if not self.ended:
+            connection = self._take_connection()
+            try:
+                look(self._store, connection, [self.record], within_s)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection  # who looks goes on to follow, mostly
+            self._reread()
+            if self.record.complete:
+                self.detach()
+        return self
+
     # -- following
 
     def follow(self, *, streams: tuple[str, ...] = (SCRIPT_LOG,), wait: bool = True) -> Iterator[Event]:
@@ -96,12 +111,12 @@ class Run:
             raise KeyboardInterrupt
         follower = self._follower(streams)
         self._reread()
+        if not self.record.complete and self.status not in (RunState.CREATED, RunState.STAGING):
+            yield StateChanged(self.record.status)
         yield from follower.stored()
         if self.record.complete:
             yield Ended(self.record)
             return
-        if self.status not in (RunState.CREATED, RunState.STAGING):
-            yield StateChanged(self.record.status)
         yield from self._live(follower, wait=wait)
 
     def _here(self) -> Store:
@@ -217,6 +232,9 @@ class Run:
     def tail(self, lines: int, stream: str = SCRIPT_LOG) -> bytes:
         """The last lines of a log."""
         self._check_stream(stream)
+        return self._stored_tail(lines, stream)
+
+    def _stored_tail(self, lines: int, stream: str) -> bytes:
         attempts = [attempt for attempt, name in self._store.log_streams(self.id) if name == stream]
         if not attempts:
             return b""
@@ -237,7 +255,10 @@ class Run:
 
     def explain(self) -> list[str]:
         """Sentences that spare the user a search: what was left out and then missed, what lies elsewhere."""
-        return explain(self.record, self.tail(200) if self.record.exit_code else b"")
+        spec = self.record.spec
+        # From the history alone: a list of all runs has these sentences too, and asks no machine.
+        is_puzzling = self.record.exit_code and spec.left_out
+        return explain(self.record, spec, self._stored_tail(200, SCRIPT_LOG) if is_puzzling else b"")
 
     # -- acts
 
@@ -313,8 +334,11 @@ class Run:
             "logs": sorted({s for _, s in self._store.log_streams(self.id) if s.startswith("log.")}),
             "attempts": record.attempts,
             "notes": list(record.notes),
+            "explanations": self.explain(),
             "leftovers": (record.end or {}).get("leftovers", []),
             "timeout_s": spec.timeout_s,
+            "env": dict(spec.env),
+            "secrets": list(spec.secrets),
             "submitted_by": spec.submitted_by,
             "as_of": record.as_of,
             "unreachable": record.unreachable,

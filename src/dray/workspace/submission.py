@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from dray.core.errors import UsageError, printable
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.spec import Environment, RunSpec
-from dray.workspace.errors import BadScript
+from dray.runner.mask import SHORTEST
+from dray.workspace.errors import BadScript, ScriptLeftOut
 from dray.workspace.git import GitQuestion
 from dray.workspace.python import users_python
 
@@ -124,6 +125,13 @@ class Prepared:
                 raise
             return None, None, "PATH"
 
+    def check_script_travels(self, paths: Iterable[str], left_out: Sequence[tuple[str, str, bool]]) -> None:
+        """Refuse a script that an ignore rule keeps here. `paths` are those that travel."""
+        if self.is_script and self.command[0] not in set(paths):
+            from dray.snapshot import explain_missing
+
+            raise ScriptLeftOut(self.command[0], explain_missing([(p, r) for p, r, _ in left_out], self.command[0]))
+
     @property
     def experiment(self) -> str:
         """Named, or after the code folder."""
@@ -178,7 +186,7 @@ def _check_words(wish: Submission) -> None:
             continue
         if not text.strip() or not text.isprintable() or len(text) > 200 or text.startswith(("@", "-")):
             raise UsageError(
-                f"`{printable(text[:80])}` cannot be a {kind}",
+                f"`{printable(text[:80])}` cannot be the {kind}",
                 why="it has to be 1 to 200 printable characters, not beginning with @ or -",
             )
     for name in (*wish.env, *wish.secrets):
@@ -187,6 +195,20 @@ def _check_words(wish: Submission) -> None:
     for name, value in (*wish.env.items(), *wish.secrets.items()):
         if "\0" in value:
             raise UsageError(f"the value of `{name}` holds a NUL byte", why="no environment variable can")
+    said = [*wish.args, *wish.command, *wish.env.values(), *wish.tags.values(), wish.name or ""]
+    for name, value in wish.secrets.items():
+        if len(value.encode("utf-8", "surrogateescape")) < SHORTEST:
+            raise UsageError(
+                f"the secret `{name}` is too short to be masked",
+                why=f"replacing fewer than {SHORTEST} bytes would garble the output",
+                hint=f"-e {name}=... if it may be seen",
+            )
+        if any(value in text for text in said):
+            raise UsageError(
+                f"the value of the secret `{name}` stands among the words of this submit",
+                why="those are stored and shown",
+                hint="let the script read it from its environment",
+            )
     both = sorted(set(wish.env) & set(wish.secrets))
     if both:
         raise UsageError(f"`{both[0]}` is given as a secret and as a plain variable")
