@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,7 @@ class _Program:
         self.program.chmod(0o755)
         self.folder = folder
 
-    def open(self, word: str) -> ProcessChannel:
+    def open(self, word: str, *, without: Collection[str] = ()) -> ProcessChannel:
         return ProcessChannel(
             ["sh", "-c", word], env={"PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.folder)}
         )

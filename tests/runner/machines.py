@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,7 @@ class _OtherUsersShell:
     def __init__(self, home: str) -> None:
         self.home = home
 
-    def open(self, word: str) -> ByteChannel:
+    def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
         env = {"HOME": self.home, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C"}
         banner = "echo Welcome to elsewhere; echo; "
         return ProcessChannel(["sh", "-c", banner + word], env=env, cwd=self.home, user=USER, group=USER)

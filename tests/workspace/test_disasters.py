@@ -96,6 +96,8 @@ def test_a_deleted_history_is_made_again_from_the_run_folders(world: World) -> N
     for path in world.home.glob("history.db*"):
         path.unlink()
     shutil.rmtree(world.home / "logs")
+    assert "3 run folders are not in the history: dray rebuild" in world.dray("runs").err
+    assert "dray rebuild" in world.dray("doctor").out.decode()
     said = world.dray("rebuild")
 
     assert said.code == 0, said

@@ -6,6 +6,7 @@ work on the machine, inside the runner. Adding a kind of machine means writing `
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 
@@ -35,8 +36,11 @@ class Host(Protocol):
     def name(self) -> str:
         """As the compute is called."""
 
-    def open(self, word: str) -> ByteChannel:
-        """Start `sh -c word` over there. Raises DrayError when the machine cannot be reached."""
+    def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
+        """Start `sh -c word` over there. Raises DrayError when the machine cannot be reached.
+
+        `without` names variables of ours that hold secrets: where the channel would inherit them, it must not.
+        """
 
     def describe(self) -> str:
         """Where it is, for people: "this machine", "ana@10.0.0.5:2222"."""

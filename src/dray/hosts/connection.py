@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -36,11 +37,18 @@ def start_word(program: bytes, python: str | None) -> str:
 class Connection:
     """A channel to `host` whose runner has been asked to start. Nothing is awaited until the first answer is."""
 
-    def __init__(self, host: Host, root: str | None = None, python: str | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        root: str | None = None,
+        python: str | None = None,
+        *,
+        without: Collection[str] = (),
+    ) -> None:
         self.where = host.describe()
         self._nonce = os.urandom(8).hex()
         program = carried.bootstrap(self._nonce, root)
-        self._channel: ByteChannel = host.open(start_word(program, python))
+        self._channel: ByteChannel = host.open(start_word(program, python), without=without)
         self._ahead = b""
         self._greeted = False
         self._answered = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from dray.core.interfaces import ByteChannel
 from dray.hosts.errors import HostUnreachable
@@ -14,10 +15,11 @@ class LocalHost:
 
     name = "local"
 
-    def open(self, word: str) -> ByteChannel:
+    def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
         """Start `sh -c word`. The run inherits this shell's environment, as `python X` would."""
+        env = {name: value for name, value in os.environ.items() if name not in without}
         try:
-            return ProcessChannel(["sh", "-c", word], env=os.environ)
+            return ProcessChannel(["sh", "-c", word], env=env)
         except OSError as trouble:
             raise HostUnreachable(self.describe(), str(trouble)) from None
 

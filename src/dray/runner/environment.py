@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, Optional
 
-from .files import dump, make_folder, read_json, remove_tree, write_once
+from .files import dump, make_folder, read_json, read_text, remove_tree, write_once
 from .machine import Machine
 
 Step = Callable[[str, "list[str]", Dict[str, str]], Dict[str, Any]]
@@ -48,10 +49,12 @@ class Builder:
         self.path_of_programs = os.environ.get("PATH", os.defpath)
         self.uv = uv if uv and os.access(uv, os.X_OK) else find_program(["uv"], self.path_of_programs)
         self.step = step
-        base = find_program(["python3", "python"], self.path_of_programs)
-        python = wanted.get("python") or (os.path.realpath(base) if base else "")
-        tag = "-".join([str(wanted["digest"])[:24], os.uname().machine, python.strip("/").replace("/", "_")])
-        self.asked_python = python
+        # Without a wish it is the Python that runs this: it is there, and the same one under all its names.
+        mine = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+        self.asked_python = wanted.get("python") or mine
+        version = wanted.get("python") or "%d.%d.%d" % sys.version_info[:3]
+        plain = "".join(c if c.isalnum() or c == "." else "_" for c in version)
+        tag = "-".join([str(wanted["digest"])[:24], os.uname().machine, "py" + plain])
         self.folder = os.path.join(machine.environments, tag[:180])
 
     def ready(self) -> dict[str, Any] | None:
@@ -97,18 +100,15 @@ class Builder:
         remove_tree(self.folder)
         began = time.monotonic()
         env = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")}
-        make = [self.uv, "venv", "--no-project"]
-        if self.asked_python:
-            make += ["--python", self.asked_python]
-        self._do("making the environment", [*make, self.folder], env)
+        make = [self.uv, "venv", "--quiet", "--no-project", "--python", self.asked_python, self.folder]
+        self._do("making the environment", make, env)
         packages = list(self.wanted.get("packages") or [])
         if packages:
             install = [self.uv, "pip", "install", "--python", self.python]
             self._do("installing the packages", [*install, "--", *packages], env)
-        seen = self._do("asking it for its version", [self.python, "-ISc", _VERSION], env)
         facts = {
             "python": self.python,
-            "version": seen["last"],
+            "version": _version_of(self.folder),
             "digest": self.wanted["digest"],
             "built_s": round(time.monotonic() - began, 2),
         }
@@ -120,11 +120,22 @@ class Builder:
         if seen.get("stopped"):
             raise Stopped
         if seen.get("code") != 0:
-            raise BuildFailed("%s failed: %s" % (what, seen.get("last") or "see its log"))
+            said = str(seen.get("last") or "see its log")
+            if self.wanted.get("python") and argv[1] == "venv":
+                said = (
+                    "there is no Python %s on this machine, and none could be fetched" % self.wanted["python"]
+                )
+            raise BuildFailed("%s failed: %s" % (what, said))
         return seen
 
 
-_VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
+def _version_of(folder: str) -> str | None:
+    """The version that an environment's own notes give."""
+    for line in read_text(os.path.join(folder, "pyvenv.cfg")).splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() in ("version_info", "version"):
+            return ".".join(value.strip().split(".")[:3])
+    return None
 
 
 def last_words(log: str, since: int) -> str:

@@ -96,22 +96,42 @@ def remove_tree(path: str) -> None:
             return
     except FileNotFoundError:
         return
-    for attempt in (1, 2):
+    for attempt in (1, 2, 3):
         try:
-            for entry in os.scandir(path):
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(entry.path)
-                else:
-                    os.unlink(entry.path)
+            _empty(path)
             os.rmdir(path)
             return
         except FileNotFoundError:
             return
-        except PermissionError:
-            # A script may have left folders without write permission.
-            if attempt == 2:
-                raise
-            os.chmod(path, 0o700)
         except OSError as trouble:
-            if attempt == 2 or trouble.errno != errno.ENOTEMPTY:
+            if attempt == 3 or trouble.errno != errno.ENOTEMPTY:
                 raise
+
+
+def _empty(top: str) -> None:
+    """Remove all below `top`. Folders are moved up to it first: a script may nest them deeper than any path can name."""
+    ahead = [top]
+    while ahead:
+        folder = ahead.pop()
+        _open_up(folder)
+        for entry in list(os.scandir(folder)):
+            try:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                elif folder == top:
+                    ahead.append(entry.path)
+                else:
+                    place = os.path.join(top, ".%s" % os.urandom(8).hex())
+                    _open_up(entry.path)
+                    os.rename(entry.path, place)
+                    ahead.append(place)
+            except FileNotFoundError:
+                continue
+        if folder != top:
+            os.rmdir(folder)
+
+
+def _open_up(folder: str) -> None:
+    """A script may have left folders without permissions."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        os.chmod(folder, 0o700)

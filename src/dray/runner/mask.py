@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 STARS = b"***"
 SHORTEST = 4  # a shorter secret would turn half of the log into stars
+
+
+def forms(secret: str) -> list[bytes]:
+    """The secret, and what it looks like when a program prints it line by line, as JSON, quoted, in an address, in base64."""
+    raw = secret.encode("utf-8", "surrogateescape")
+    found = [
+        raw,
+        *raw.splitlines(),
+        json.dumps(secret)[1:-1].encode(),
+        repr(secret)[1:-1].encode(errors="replace"),
+    ]
+    found.append(_percent(raw))
+    for text in (raw, raw + b"\n"):
+        found.append(base64.b64encode(text))
+        found.append(base64.urlsafe_b64encode(text))
+    return sorted({form for form in found if len(form) >= SHORTEST}, key=len, reverse=True)
+
+
+def _percent(raw: bytes) -> bytes:
+    plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+    return b"".join(b"%c" % c if c in plain else b"%%%02X" % c for c in raw)
 
 
 class Mask:

@@ -153,16 +153,16 @@ def writers(logs: list[str]) -> list[int]:
     return found
 
 
-def usurpers(lock: str, run_id: str) -> list[int]:
-    """Processes of the run's script that hold the flock on `lock`, which belongs to the run's people alone."""
+def is_usurped(lock: str, run_id: str) -> bool:
+    """Whether the flock on `lock` was taken by a process of the run's script: then the run's people, whose it is, are dead."""
     mark = ("%s=%s" % (MARK, run_id)).encode()
     try:
         inode = ":%d" % os.stat(lock).st_ino
         with open("/proc/locks", "rb") as file:
             rows = [line.decode().split() for line in file if b" FLOCK " in line and b"->" not in line]
     except OSError:
-        return []
-    return [int(row[4]) for row in rows if row[5].endswith(inode) and _carries(row[4], mark)]
+        return False
+    return any(row[5].endswith(inode) and _carries(row[4], mark) for row in rows)
 
 
 def holds_removed(path: str) -> bool:

@@ -12,10 +12,13 @@ import time
 import traceback
 from typing import Any, Callable
 
-from . import frames, layout, life, results, visit
+from . import frames, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
+from .launch import Order
 from .machine import Machine, default_root
+from .start import start_runner
+from .steps import seconds
 from .streams import Reader
 
 _SETTLE_EVERY_S = 1.0
@@ -125,8 +128,8 @@ class Server:
                 self.ended = True  # the client is gone in the middle: nothing was claimed
                 return
         travel = os.path.join(self.here, "travel")
-        order = life.Order(spec, near, header.get("secrets") or {}, travel)
-        answer = life.start_runner(self.machine, order, manifest)
+        order = Order(spec, near, header.get("secrets") or {}, travel)
+        answer = start_runner(self.machine, order, manifest)
         if answer.get("claimed"):
             answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
         self.send(answer)
@@ -262,7 +265,7 @@ class Server:
         asked = {
             "by": str(header.get("by") or ""),
             "t": time.time(),
-            "grace": life.seconds(header.get("grace", 10.0)),
+            "grace": seconds(header.get("grace", 10.0)),
         }
         folder.ask_to_cancel(asked)
         self.send({"cancelling": folder.id})

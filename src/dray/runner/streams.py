@@ -73,7 +73,9 @@ class Reader:
                 names = os.listdir(self._folder.streams(number))
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
-            found += [(number, n) for n in sorted(names) if n.startswith(self._prefixes) and STREAM.match(n)]
+            # The runner's words first: that the script runs is told before what it says.
+            names.sort(key=lambda name: (name != STATE, name))
+            found += [(number, n) for n in names if n.startswith(self._prefixes) and STREAM.match(n)]
         return found
 
     def news(self, piece: int, shared: bool = False) -> Iterator[News]:

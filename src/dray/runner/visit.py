@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from typing import Any
 
 from . import ends, processes, results
@@ -28,7 +27,8 @@ def settle(folder: RunFolder) -> bool:
         return True  # another machine's run on a shared disk: only that machine can tell
     lock = folder.try_lock()
     if lock is None:
-        processes.send(processes.usurpers(os.path.join(folder.path, "lock"), folder.id), signal.SIGKILL)
+        if processes.is_usurped(os.path.join(folder.path, "lock"), folder.id):
+            processes.kill_all(lambda: processes.marked(folder.id))
         return folder.end(number) is None and not folder.is_gone()
     try:
         if not folder.end(number):

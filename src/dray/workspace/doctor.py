@@ -95,6 +95,10 @@ def _users_python() -> Finding:
 def _history(workspace: Workspace) -> Finding:
     try:
         count = len(workspace.store.runs())
+        strangers = workspace.strangers()
+        if strangers:
+            text = f"{strangers} run folders of this machine are not in it"
+            return Finding("bad", "history", text, "dray rebuild")
         return Finding("ok", "history", f"{count} run{'s' * (count != 1)} in {workspace.home}")
     except DrayError as trouble:
         return Finding("bad", "history", trouble.what, trouble.hint)

@@ -131,7 +131,7 @@ class Workspace:
         prepared = Prepared(submission, target)
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
         # The machine's runner starts while the folder is read.
-        connection = Connection(target.host, target.root, target.python)
+        connection = Connection(target.host, target.root, target.python, without=submission.secrets.keys())
         try:
             snapshot = take(
                 prepared.folder,
@@ -173,6 +173,8 @@ class Workspace:
         """The history, newest first; active runs are asked after first, for at most so long."""
         if refresh_within_s:
             self.refresh(refresh_within_s)
+        if self.strangers():
+            self.warnings.append(f"{self.strangers()} run folders are not in the history: dray rebuild")
         return [Run(self, r) for r in self.store.runs(experiment=experiment, status=status, limit=limit)]
 
     def refresh(self, within_s: float = 2.0) -> None:
@@ -189,6 +191,12 @@ class Workspace:
                 self.warnings.append(f"{compute}: {trouble.what}")
                 for record in records:
                     self.store.looked(record.id, record.as_of or time.time(), unreachable=trouble.what)
+
+    def strangers(self) -> int:
+        """How many run folders of this machine an empty history knows nothing of: then it was lost, and can be made again."""
+        if self.store.runs(limit=1):
+            return 0
+        return sum(1 for _ in (self.home / "machine").glob("*/runs/[a-z]*"))
 
     def rebuild(self, on: _ALL | None = None) -> dict[str, int]:
         """Make the history again from the run folders of every compute; what is known already is left alone."""

@@ -185,7 +185,9 @@ class _Fetching:
     def _agree(self, place: Path) -> None:
         if not self._may_replace(place):
             raise _cannot(
-                place, "a different file of that name is there", hint=f"`--force` replaces it; {_ELSEWHERE}"
+                place,
+                "a different file of that name is there",
+                hint=f"`--force` to replace it, or {_ELSEWHERE}",
             )
 
     def _receive(self, path: str, remote: str, beside: Path) -> str:
@@ -216,7 +218,7 @@ def _ready(folder: Path) -> Path:
         is_file = isinstance(error, (FileExistsError, NotADirectoryError))
         raise _cannot(folder, "a file is in the way" if is_file else error.strerror or str(error)) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _cannot(folder, "you have no permission to write there")
+        raise _cannot(folder, "you may not write there")
     return folder
 
 

@@ -1,0 +1,90 @@
+"""Turns a run into one process: its command line, its environment, where it starts.
+
+This is the launcher for a plain process on this machine. Another way to start a run (a container, srun) is another class with the
+same two questions; who starts and guards the process does not change.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import processes, results
+from .folder import RunFolder
+from .mask import forms
+
+
+class Order:
+    """What a submit brings beside the spec: things that must not be written down, and things at hand."""
+
+    def __init__(
+        self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str
+    ) -> None:
+        self.spec = spec
+        self.blobs: str | None = near.get("blobs")
+        self.uv: str | None = near.get("uv")
+        self.secrets = secrets
+        self.travel = travel
+
+    def hidden(self) -> list[bytes]:
+        """What must not be seen in the log: the secrets, in every form that they are likely to be printed in."""
+        return [form for value in self.secrets.values() for form in forms(value)]
+
+
+class ProcessLauncher:
+    """A process, as the user's own shell would start it."""
+
+    def __init__(self, order: Order, folder: RunFolder, number: int) -> None:
+        self.order = order
+        self.spec = order.spec
+        self.folder = folder
+        self.number = number
+
+    def argv(self, python: str | None) -> list[str]:
+        """The command line; `python` is the run's interpreter."""
+        command = [str(word) for word in self.spec["command"]]
+        if not self.spec.get("script", True):
+            return command
+        script = command[0]
+        if script.endswith(".py"):
+            return [python or "python3", *command]
+        if script.endswith(".sh"):
+            return ["sh", *command]
+        return [os.path.join(self.folder.code, script), *command[1:]]
+
+    def env(self, python: str | None) -> dict[str, str]:
+        """The environment: this machine's, the environment's own, what the submit said, and what dray needs."""
+        env = dict(os.environ)
+        if self.spec.get("environment") and python:
+            folder = os.path.dirname(os.path.dirname(python))
+            env["VIRTUAL_ENV"] = folder
+            env["PATH"] = os.path.join(folder, "bin") + ":" + env.get("PATH", os.defpath)
+            env.pop("CONDA_PREFIX", None)
+            env.pop("PYTHONHOME", None)
+        env.update(self.spec.get("env") or {})
+        if not self.spec.get("buffered"):
+            env.setdefault("PYTHONUNBUFFERED", "1")
+        theirs = env.get("PYTHONPATH")
+        env["PYTHONPATH"] = theirs + ":" + self.order.travel if theirs else self.order.travel
+        env["PWD"] = self.folder.code
+        env[processes.MARK] = self.spec["id"]
+        env["DRAY_ATTEMPT"] = str(self.number)
+        env["DRAY_STREAMS"] = self.folder.streams(self.number)
+        env["DRAY_OUTPUTS"] = os.path.join(self.folder.code, results.OUTPUTS)
+        env["DRAY_EXPERIMENT"] = str(self.spec.get("experiment") or "")
+        env.pop("DRAY_SECRETS", None)
+        if self.order.secrets:
+            env["DRAY_SECRETS"] = ",".join(self.order.secrets)
+            env.update(self.order.secrets)
+        return env
+
+    def step(self, python: str | None) -> dict[str, Any]:
+        """The order to the guard."""
+        return {
+            "step": "script",
+            "argv": self.argv(python),
+            "env": self.env(python),
+            "cwd": self.folder.code,
+            "log": os.path.join(self.folder.streams(self.number), "log.script"),
+            "mask": [form.decode("utf-8", "surrogateescape") for form in self.order.hidden()],
+        }
