@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -114,3 +114,12 @@ class Terminal:
             return False
         self.seen += data
         return bool(data)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Ask until it holds."""
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError("it never came")
+        time.sleep(0.05)

@@ -83,13 +83,35 @@ def test_no_words_at_all_show_the_help_and_count_as_misuse(shell: Shell) -> None
 @pytest.mark.parametrize(
     ("word", "meant"),
     [("run", "submit"), ("ps", "runs"), ("ls", "runs"), ("stop", "cancel"), ("tail", "follow"), ("status", "show"),
-     ("sumbit", "submit"), ("metrcis", "metrics"), ("train.py", "submit train.py")],
+     ("sumbit", "submit"), ("metrcis", "metrics"), ("train.py", "submit train.py"), ("targets", "compute list"),
+     ("version", "--version")],
 )  # fmt: skip
-def test_a_wrong_verb_gets_did_you_mean(shell: Shell, word: str, meant: str) -> None:
+def test_a_wrong_verb_gets_the_command_that_was_meant(shell: Shell, word: str, meant: str) -> None:
     done = shell.dray(word)
 
     assert done.returncode == 2
-    assert f"did you mean `dray {meant}`?" in done.stderr.decode()
+    assert f"  try: dray {meant}\n" in done.stderr.decode()
+
+
+def test_the_command_that_was_meant_keeps_the_other_words(shell: Shell) -> None:
+    assert b"  try: dray submit train.py --note 'a b'\n" in shell.dray("train.py", "--note", "a b").stderr
+    assert b"  try: dray show @last --json\n" in shell.dray("status", "@last", "--json").stderr
+
+
+def test_v_alone_is_told_how_to_ask_for_the_version(shell: Shell) -> None:
+    done = shell.dray("-v")
+
+    assert done.returncode == 2
+    assert b"  try: dray --version\n" in done.stderr
+
+
+@pytest.mark.parametrize("group", ["compute", "experiment"])
+def test_a_group_alone_shows_its_help_and_counts_as_misuse(shell: Shell, group: str) -> None:
+    done = shell.dray(group)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(f"Usage: dray {group} ".encode())
+    assert shell.dray(group, "--help").stdout == done.stderr
 
 
 def test_a_verb_that_is_like_nothing_gets_the_way_to_the_help(shell: Shell) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from pathlib import Path
+import re
 
 import pytest
 
-from tests.cli.dray_shell import Shell
+from tests.cli.dray_shell import Shell, wait_until
 
 TRAIN = """
 import os, dray
@@ -130,18 +130,18 @@ def test_metrics_are_summed_up_for_people(ran: Shell) -> None:
     assert ["loss", "5", "0.2", "4", "0.2", "1"] in lines
 
 
+def test_a_misspelt_metric_gets_the_command_with_the_right_one(ran: Shell) -> None:
+    done = ran.dray("metrics", "good", "los", "--csv")
+
+    assert done.returncode == 2
+    assert done.stderr == b"dray: there is no metric `los`\n  try: dray metrics good loss --csv\n"
+
+
 def test_a_metric_that_is_not_there_lists_those_that_are(ran: Shell) -> None:
-    done = ran.dray("metrics", "good", "los")
+    done = ran.dray("metrics", "good", "zzz")
 
     assert done.returncode == 2
     assert b"`loss`" in done.stderr
-
-
-def test_a_metric_in_the_place_of_the_run_is_told_where_it_belongs(ran: Shell) -> None:
-    done = ran.dray("metrics", "loss")
-
-    assert done.returncode == 2
-    assert b"loss" in done.stderr
 
 
 def test_logs_are_the_bytes_of_the_log(ran: Shell) -> None:
@@ -159,11 +159,11 @@ def test_logs_have_a_tail(ran: Shell, live: list[str]) -> None:
     assert ran.dray("logs", "good", "--tail", "1000", *live).stdout.startswith(b"first line\n")
 
 
-def test_a_log_that_is_not_there_lists_those_that_are(ran: Shell) -> None:
+def test_a_misspelt_log_gets_the_command_with_the_right_one(ran: Shell) -> None:
     done = ran.dray("logs", "good", "--stream", "scirpt")
 
     assert done.returncode == 2
-    assert b"`script`" in done.stderr
+    assert b"  try: dray logs good --stream script\n" in done.stderr
 
 
 def test_following_an_ended_run_ends_like_its_submit_did(ran: Shell) -> None:
@@ -171,6 +171,19 @@ def test_following_an_ended_run_ends_like_its_submit_did(ran: Shell) -> None:
 
     assert done.returncode == 3
     assert b"exit code 3" in done.stderr
+    assert b"running" not in done.stderr
+
+
+def test_what_a_run_went_through_is_no_news_when_it_has_ended_unseen(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    run = shell.detached("hello.py")
+    end = shell.home / "machine"
+    wait_until(lambda: list(end.glob(f"*/runs/{run}/attempts/1/end.json")))
+
+    done = shell.dray("follow", run)
+
+    assert (done.returncode, done.stdout) == (0, b"hello\n")
+    assert done.stderr.startswith(f"dray: {run} completed".encode())
 
 
 def test_waiting_ends_with_the_first_code_that_is_not_0(ran: Shell) -> None:
@@ -181,48 +194,112 @@ def test_waiting_ends_with_the_first_code_that_is_not_0(ran: Shell) -> None:
     assert ran.dray("wait", "good").returncode == 0
 
 
-def test_outputs_are_listed(ran: Shell) -> None:
-    files = json.loads(ran.dray("outputs", "good", "--json").stdout)
-
-    assert {(file["path"], file["bytes"]) for file in files} == {("model.pkl", 5000), ("plots/a.png", 3)}
-    assert b"model.pkl" in ran.dray("outputs", "good").stdout
-
-
-@pytest.mark.parametrize(
-    ("wish", "files"),
-    [
-        ([], {"model.pkl", "plots/a.png"}),
-        (["model.pkl"], {"model.pkl"}),
-        (["outputs/model.pkl"], {"model.pkl"}),
-        (["plots"], {"plots/a.png"}),
-        (["*.png"], {"plots/a.png"}),
-    ],
-)
-def test_outputs_are_fetched(ran: Shell, tmp_path: Path, wish: list[str], files: set[str]) -> None:
-    done = ran.dray("outputs", "good", *wish, "--to", str(tmp_path / "here"))
-
-    here = {
-        str(path.relative_to(tmp_path / "here")) for path in (tmp_path / "here").rglob("*") if path.is_file()
-    }
-    assert here == files
-    assert {Path(line) for line in done.stdout.decode().splitlines()} == {
-        tmp_path / "here" / name for name in files
-    }
-
-
-def test_an_output_that_is_not_there_lists_those_that_are(ran: Shell, tmp_path: Path) -> None:
-    done = ran.dray("outputs", "good", "modle.pkl", "--to", str(tmp_path))
-
-    assert done.returncode == 2
-    assert b"model.pkl" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_that_is_not_there_is_a_misuse(ran: Shell) -> None:
-    for command in ("show", "logs", "follow", "wait", "cancel", "rm", "outputs"):
+    for command in ("show", "logs", "follow", "wait", "cancel", "rm", "outputs", "metrics"):
         done = ran.dray(command, "nosuchrun")
         assert (done.returncode, done.stdout) == (2, b""), command
         assert b"nosuchrun" in done.stderr
+
+
+def test_a_run_that_is_like_none_gets_the_newest_names(ran: Shell) -> None:
+    assert b"  why: the newest are `bad`, `good`\n" in ran.dray("show", "zzzzzz").stderr
+
+
+def test_a_misspelt_run_gets_the_command_with_the_right_one(ran: Shell) -> None:
+    assert b"  try: dray logs good --tail 3\n" in ran.dray("logs", "goood", "--tail", "3").stderr
+
+
+def test_counting_back_too_far_tells_how_many_runs_there_are(ran: Shell, shell: Shell) -> None:
+    far, nothing = ran.dray("show", "@last-999"), shell.dray("show", "@last")
+
+    assert (far.returncode, nothing.returncode) == (2, 2)
+    assert b"  why: the history has 2 runs, and @last is the newest\n" in far.stderr
+    assert b"  try: dray submit train.py\n" in nothing.stderr
+
+
+def test_a_name_of_several_runs_gets_the_same_command_with_an_id(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    ids = {shell.detached("--name", "twin", "hello.py") for _ in range(2)}
+
+    done = shell.dray("logs", "twin", "--tail", "1")
+
+    tried = done.stderr.decode().partition("  try: ")[2]
+    assert done.returncode == 2
+    assert tried in {f"dray logs {run} --tail 1\n" for run in ids}
+    shell.dray("wait", *ids)
+
+
+def test_a_word_that_is_no_run_may_be_something_of_the_newest_one(shell: Shell) -> None:
+    shell.write("train.py", TRAIN)
+    shell.dray("submit", "train.py")
+    run = json.loads(shell.dray("show", "--json").stdout)["id"]
+
+    metrics = shell.dray("metrics", "loss", "odd", "--json")
+    files = shell.dray("outputs", "*.png", "model.pkl", "--json")
+    log = shell.dray("logs", "script", "--tail", "1")
+
+    assert set(json.loads(metrics.stdout)) == {"loss", "odd"}
+    assert [file["path"] for file in json.loads(files.stdout)] == ["model.pkl", "plots/a.png"]
+    assert log.stdout == b"line 100\n"
+    for done in (metrics, files, log):
+        assert done.stderr == f"dray: of {run} (@last)\n".encode()
+
+
+def test_a_run_with_the_name_of_a_metric_is_that_run(ran: Shell) -> None:
+    done = ran.dray("logs", "bad")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_columns_that_say_nothing_are_left_out(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    shell.dray("submit", "hello.py")
+
+    usual, more = shell.dray("runs").stdout.split(b"\n")[0], shell.dray("runs", "-v").stdout.split(b"\n")[0]
+
+    assert usual.split() == [b"ID", b"EXPERIMENT", b"COMPUTE", b"STATUS", b"CREATED", b"TOOK", b"COMMAND"]
+    assert more.split() == [*usual.split(), b"FOLDER", b"CODE"]
+
+
+def test_the_reason_in_the_table_is_one_short_sentence(shell: Shell) -> None:
+    name = "no-such-program-" + "x" * 200
+
+    shell.dray("submit", "--", name)
+    told = json.loads(shell.dray("show", "--json").stdout)["reason"]["text"]
+    line = shell.dray("runs").stdout.decode().splitlines()[1]
+
+    assert len(told) > 200
+    assert told[:79] + "~" in line
+    assert told[:90] not in line.partition(name)[2]
+
+
+def test_what_runs_has_taken_some_time_so_far(shell: Shell) -> None:
+    shell.write("slow.py", "import time; print('begun', flush=True); time.sleep(60)\n")
+    run = shell.detached("slow.py")
+    wait_until(lambda: shell.dray("logs", run).stdout)
+
+    row = shell.dray("runs").stdout.decode().splitlines()[1].split()
+    shown = shell.dray("show", run).stdout.decode()
+    killed = shell.dray("cancel", run, "--grace", "0")
+
+    assert re.search(r" \d\.\ds ", " ".join(row))
+    assert re.search(r"^took +\d\.\ds so far$", shown, re.MULTILINE)
+    assert f"{run} is being killed".encode() in killed.stderr
+
+
+def test_what_was_given_to_the_script_is_shown_and_secrets_by_name(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    words = ["-e", "STAGE=dev 1", "--secret", "TOKEN", "hello.py"]
+    shell.dray("submit", *words, env={"TOKEN": "hush-hush-1234"})
+
+    run = json.loads(shell.dray("show", "--json").stdout)
+    plan = json.loads(shell.dray("submit", "--dry-run", "--json", *words).stdout)
+
+    for told in (run, plan):
+        assert (told["env"], told["secrets"]) == ({"STAGE": "dev 1"}, ["TOKEN"])
+    for text in (shell.dray("show").stdout, shell.dray("submit", "--dry-run", *words).stdout):
+        assert b"STAGE=dev 1\n" in text
+        assert b"TOKEN\n" in text
 
 
 def test_cancelling_an_ended_run_changes_nothing(ran: Shell) -> None:

@@ -193,13 +193,64 @@ def test_an_env_that_is_a_variable_is_told_the_right_option(shell: Shell) -> Non
     assert b"-e A=1" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("conda.yml", b"  try: dray submit --env conad.yml hello.py\n"), ("x", b"")]
+)
+def test_an_environment_file_that_is_not_there_is_a_misuse_like_any_wrong_path(
+    shell: Shell, name: str, why: bytes
+) -> None:
+    shell.write("hello.py", HELLO)
+    shell.write("conad.yml", "dependencies: []\n")
+
+    done = shell.dray("submit", "--env", name, "hello.py")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"dray: there is no environment file `{name}`\n".encode())
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize(("redirection", "says"), [("< hello.py", True), ("< /dev/null", False)])
+def test_that_the_script_gets_no_stdin_is_said_where_there_is_one(
+    shell: Shell, redirection: str, says: bool
+) -> None:
+    shell.write("hello.py", "import sys; print(repr(sys.stdin.read()))\n")
+    command = f"{sys.executable} -m dray submit hello.py {redirection}"
+
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=shell.folder, env=shell.env, capture_output=True, check=False
+    )
+
+    assert done.stdout == b"''\n"
+    assert (b"gets no stdin" in done.stderr) is says
+
+
+def test_a_pattern_that_fits_no_file_is_told_at_the_end(shell: Shell) -> None:
+    shell.write("train.py", "open('model.pt', 'w').close()\n")
+
+    vain = shell.dray("submit", "--outputs", "*.ckpt", "train.py")
+    good = shell.dray("submit", "--outputs", "*.pt", "train.py")
+
+    assert b"no file fits `--outputs *.ckpt`" in vain.stderr
+    assert b"no file fits" not in good.stderr
+
+
+def test_a_virtual_environment_that_is_gone_is_told_with_the_python_that_is_used(shell: Shell) -> None:
+    shell.write("hello.py", HELLO)
+    gone = str(shell.folder / "gone")
+
+    done = shell.dray("submit", "hello.py", env={"VIRTUAL_ENV": gone})
+
+    assert done.returncode == 0
+    assert f"(from PATH; VIRTUAL_ENV names {gone}, where no Python is)" in done.stderr.decode()
+
+
 def test_no_such_script_is_a_misuse_that_names_the_nearest(shell: Shell) -> None:
     shell.write("train.py", HELLO)
 
-    done = shell.dray("submit", "trian.py")
+    done = shell.dray("submit", "trian.py", "--lr", "1")
 
     assert done.returncode == 2
-    assert b"train.py" in done.stderr
+    assert b"  try: dray submit train.py --lr 1\n" in done.stderr
     assert b"Traceback" not in done.stderr
 
 
@@ -304,9 +355,14 @@ def test_an_environment_that_cannot_be_built_ends_with_125_and_shows_why(shell: 
     log = shell.dray("logs", "--stream", "environment").stdout
 
     assert (done.returncode, done.stdout) == (125, b"")
-    assert log in done.stderr
+    alone = shell.dray("logs")
+
+    # Line by line: between them stands what dray says when a build is silent for long.
+    assert all(line in done.stderr for line in log.splitlines())
     assert b"--stream environment" in done.stderr
     assert b"no-such-package-of-dray" in log
+    assert (alone.returncode, alone.stdout) == (0, b"")
+    assert b"nothing was printed; the build's log: dray logs " in alone.stderr
 
 
 def test_a_canceled_run_ends_its_followers_with_143(shell: Shell) -> None:

@@ -61,9 +61,47 @@ def test_a_shortened_text_fits(text: str, size: int) -> None:
     assert columns(shorten(text, size)) <= max(size, 1)
 
 
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=9), st.integers(60, 200))
-def test_squeezed_columns_fit_into_the_room(widths: list[int], room: int) -> None:
-    assert sum(squeeze(widths, room)) <= room
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=9), st.integers(70, 200))
+def test_squeezed_columns_fit_into_the_width(sizes: list[int], width: int) -> None:
+    widths = {str(i): size for i, size in enumerate(sizes)}
+
+    squeezed = squeeze(widths, width, soft=list(widths), spare=())
+
+    assert sum(squeezed.values()) + 2 * (len(sizes) - 1) <= width
+
+
+WIDE = (
+    "k3f9x2abqd",
+    "a-rather-long-name",
+    "an-experiment",
+    "local",
+    "completed",
+    "11m ago",
+    "4h05m",
+    "train.py " * 9,
+)
+HEADERS = ("ID", "NAME", "EXPERIMENT", "COMPUTE", "STATUS", "CREATED", "TOOK", "COMMAND")
+SOFT = ("NAME", "EXPERIMENT", "COMMAND")
+SPARE = ("COMPUTE", "CREATED", "TOOK", "EXPERIMENT", "NAME", "COMMAND")
+
+
+@given(st.integers(21, 200))
+def test_what_may_not_be_cut_is_whole_at_every_width(width: int) -> None:
+    lines = layout(HEADERS, [WIDE], width=width, soft=SOFT, spare=SPARE)
+
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].startswith("k3f9x2abqd")
+    assert "completed" in lines[1].split()
+
+
+def test_columns_that_can_be_spared_go_one_after_the_other() -> None:
+    def left(width: int) -> list[str]:
+        line = layout(HEADERS, [WIDE], width=width, soft=SOFT, spare=SPARE)[0]
+        return [header for header in HEADERS if header[:5] in line]
+
+    assert left(80) == list(HEADERS)
+    assert left(64) == [header for header in HEADERS if header != "COMPUTE"]
+    assert left(30) == ["ID", "STATUS", "COMMAND"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tests.cli.dray_shell import Shell
+import pytest
+
+from tests.cli.dray_shell import LIMIT_S, Shell
+from tests.cli.slow_index import SlowIndex
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
@@ -49,6 +52,7 @@ def test_ctrl_c_on_a_terminal_leaves_the_run_alone(shell: Shell) -> None:
 
     assert code == 130
     assert b"dray follow " in terminal.seen
+    assert b"^C\r\ndray: left; " in terminal.seen
     assert b'"status": "running"' in status
 
 
@@ -64,6 +68,37 @@ def test_states_are_coloured_on_a_terminal_unless_nobody_wants_it(shell: Shell) 
     assert b"\x1b[32mcompleted\x1b[0m" in coloured.seen
     assert b"completed" in plain.seen
     assert b"\x1b" not in plain.seen
+
+
+def test_what_dray_says_of_states_and_errors_is_coloured_too(shell: Shell) -> None:
+    shell.write("bad.py", "raise SystemExit(3)\n")
+
+    with shell.terminal("submit", "bad.py") as coloured:
+        coloured.ended()
+    with shell.terminal("show", "nosuchrun") as mistaken:
+        mistaken.ended()
+    with shell.terminal("submit", "bad.py", env={"NO_COLOR": "1"}) as plain:
+        plain.ended()
+
+    assert b" \x1b[31mfailed\x1b[0m: exit code 3" in coloured.seen
+    assert mistaken.seen.startswith(b"\x1b[31mdray:\x1b[0m there is no run")
+    assert b"\x1b[3" not in plain.seen
+
+
+@pytest.mark.parametrize("columns", [30, 45, 60, 80])
+def test_ids_and_states_are_never_cut(shell: Shell, columns: int) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    words = ["--name", "a-name-of-some-length", "--experiment", "an-experiment-of-some-length", "hello.py"]
+    run = shell.detached(*words)
+    shell.dray("wait", run)
+
+    with shell.terminal("runs", columns=columns) as terminal:
+        terminal.ended()
+
+    line = terminal.seen.split(b"\r\n")[1]
+    assert line.startswith(run.encode() + b"  ")
+    assert b"\x1b[32mcompleted\x1b[0m" in line
+    assert len(COLOUR.sub(b"", line)) <= columns
 
 
 def test_a_table_fits_the_terminal(shell: Shell) -> None:
@@ -110,7 +145,14 @@ def test_removing_several_runs_is_asked_about(shell: Shell) -> None:
         terminal.press(b"n\n")
         code = terminal.ended()
 
-    assert code == 1
+    with shell.terminal("rm", "one", "two") as asked_again:
+        asked_again.until(b"[y/N]")
+        asked_again.press(b"\x03")
+        left = asked_again.ended()
+
+    assert (code, left) == (1, 130)
+    assert b"nothing was deleted" in terminal.seen
+    assert asked_again.seen.endswith(b"^C\r\n")
     assert shell.dray("runs").stdout.count(b"hello.py") == 2
 
 
@@ -123,6 +165,8 @@ def test_what_takes_longer_than_a_second_shows_a_bar(shell: Shell) -> None:
         shell.dray("cancel", run, "--grace", "1s")
         code = terminal.ended()
 
+    first_picture = terminal.seen.decode().partition("\N{BRAILLE PATTERN DOTS-124}")[2].splitlines()[0]
+    assert f"waiting for {run}" in first_picture
     assert code == 143
     assert b"canceled" in terminal.seen
 
@@ -138,3 +182,21 @@ def test_without_a_terminal_it_is_a_plain_line(shell: Shell) -> None:
         process.communicate()
 
     assert line == f"dray: waiting for {run} (1.0s)\n".encode()
+
+
+def test_what_is_waited_for_comes_back_after_output_and_counts_from_its_beginning(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')\n")
+    shell.write("conda_dependencies.yml", "dependencies:\n- pip:\n  - no-such-package-of-dray==99\n")
+
+    with SlowIndex() as index, shell.start("submit", "hello.py", env=index.env) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, b"")
+        assert any(b"installing the packages" in line for line in lines)
+        again = next(line for line in lines if b"preparing the code and the environment (" in line)
+        later = next(line for line in lines if b"preparing the code and the environment (" in line)
+        index.answer.set()
+        process.communicate(timeout=LIMIT_S)
+
+    seconds = [float(line.partition(b"(")[2].partition(b"s)")[0]) for line in (again, later)]
+    assert 1 <= seconds[0] < seconds[1] < LIMIT_S
+    assert process.returncode == 125

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from tests.workspace.worlds import World
 
 
 @pytest.fixture
-def workspace(world: World, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def workspace(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     monkeypatch.chdir(world.project)
     for name, value in world.env.items():
         monkeypatch.setenv(name, value)
-    return Workspace(world.home)
+    with Workspace(world.home) as made:
+        yield made
 
 
 def test_two_followers_set_a_torn_last_line_aside_once(world: World, workspace: Workspace) -> None:
@@ -27,6 +29,7 @@ def test_two_followers_set_a_torn_last_line_aside_once(world: World, workspace: 
     )
     world.write("torn.py", code)
     run = workspace.submit("torn.py")
+    run.detach()
     followers = [Follower(workspace.store, run.id, ()) for _ in range(2)]
 
     for follower in followers:
@@ -34,7 +37,7 @@ def test_two_followers_set_a_torn_last_line_aside_once(world: World, workspace: 
             list(follower.events(connection, wait=True))
 
     assert len(workspace.store.broken(run.id)) == 1
-    assert workspace.store.cursors(run.id)["1/events.00000000.jsonl"] == 13
+    assert workspace.store.cursors(run.id)["1/events.00000000.jsonl"] == 12
 
 
 def test_words_nested_without_end_are_set_aside(world: World, workspace: Workspace) -> None:

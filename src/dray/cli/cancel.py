@@ -49,7 +49,8 @@ def cancel(words: tuple[str, ...], grace_s: float, wants_json: bool, voice: Voic
         if had_ended:
             voice.say(f"{run.id} had ended before")
         elif not state.is_ended:
-            voice.say(f"{run.id} has {show_duration(grace_s)} to tidy up; see it end: dray wait {run.id}")
+            left = f"has {show_duration(grace_s)} to tidy up" if grace_s else "is being killed"
+            voice.say(f"{run.id} {left}; see it end: dray wait {run.id}")
         return {"id": run.id, "status": str(state)}
 
     with desk.workspace() as ws:

@@ -49,6 +49,8 @@ def top_level() -> dict[str, str]:
 
 def meant(word: str) -> str | None:
     """The command that `word` was most likely meant to be."""
+    if word == "version":
+        return "--version"
     if word in HABITS:
         return HABITS[word]
     from dray.core.errors import nearest

@@ -11,6 +11,7 @@ from dray.cli import desk
 from dray.cli.documents import write_json
 from dray.cli.facts import write_facts
 from dray.cli.findings import show_findings
+from dray.cli.group import Section
 from dray.cli.options import as_json, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
@@ -18,7 +19,7 @@ from dray.cli.voice import Voice
 from dray.core.durations import show_bytes
 
 
-@click.group("compute")
+@click.group("compute", cls=Section)
 def compute() -> None:
     """Work with computes: what scripts can be sent to.
 

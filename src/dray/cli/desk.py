@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dray.cli.facts import count_of
+from dray.cli.options import LAST
 from dray.cli.progress import Activity
 from dray.cli.times import ago
 from dray.cli.voice import Voice
-from dray.core.errors import DrayError
+from dray.core.errors import DrayError, UnknownName
 
 if TYPE_CHECKING:
     from dray.workspace import Run, Workspace
+
+
+FEW = 3
 
 
 @contextmanager
@@ -26,6 +31,33 @@ def workspace() -> Iterator[Workspace]:
         yield opened
     finally:
         opened.close()
+
+
+def find(ws: Workspace, word: str) -> Run:
+    """The run that `word` means."""
+    try:
+        return ws.run(word)
+    except UnknownName as error:
+        newest = ws.runs(limit=FEW, refresh_within_s=None)
+        error.hint = "dray runs" if newest else "dray submit train.py"
+        if newest and word.startswith("@"):
+            count = count_of(len(ws.runs(refresh_within_s=None)), "run")
+            error.why = f"the history has {count}, and {LAST} is the newest"
+        elif newest and not error.near:
+            error.why = f"the newest are {', '.join(f'`{run.name or run.id}`' for run in newest)}"
+        raise
+
+
+def find_or_last(ws: Workspace, word: str, has: Callable[[Run], bool], voice: Voice) -> tuple[Run, bool]:
+    """The run that `word` means. When it means none, but something that the newest one `has`: that one, and True."""
+    try:
+        return find(ws, word), False
+    except UnknownName:
+        newest = ws.runs(limit=1, refresh_within_s=None)
+        if not newest or not has(newest[0]):
+            raise
+    voice.say(f"of {newest[0].id} ({LAST})")
+    return newest[0], True
 
 
 def fresh(run: Run, voice: Voice) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dray.cli.desk import find
 from dray.cli.trouble import say_error
 from dray.core.errors import DrayError
 
@@ -19,7 +20,7 @@ def for_each(
 
     Returns the first failure's exit code, or 0, and what `do` gave.
     """
-    runs = {run.id: run for run in [ws.run(word) for word in words]}
+    runs = {run.id: run for run in [find(ws, word) for word in words]}
     code, done = 0, []
     for run in runs.values():
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dray.cli.group import Section
 from dray.cli.submit import submit
 
 
-@click.group("experiment")
+@click.group("experiment", cls=Section)
 def experiment() -> None:
     """Work with experiments.
 

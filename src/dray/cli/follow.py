@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from dray.cli import desk
 from dray.cli.options import as_json, one_run, voiced
 from dray.cli.voice import Voice
+from dray.core.errors import DrayError
 
 
 @click.command("follow")
@@ -25,4 +28,7 @@ def follow(word: str, wants_json: bool, voice: Voice) -> int:
     from dray.cli.following import to_the_end
 
     with desk.workspace() as ws:
-        return to_the_end(ws.run(word), voice, wants_json=wants_json)
+        run = desk.find(ws, word)
+        with suppress(DrayError):  # whether it has ended is good to know; following says what is wrong
+            run.look()
+        return to_the_end(run, voice, wants_json=wants_json)

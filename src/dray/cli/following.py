@@ -13,7 +13,7 @@ from dray.cli.documents import write_json
 from dray.cli.progress import Activity
 from dray.cli.spout import Spout
 from dray.cli.trouble import say_error
-from dray.cli.voice import Voice
+from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.states import RunState
 from dray.workspace import Output, Said, StateChanged
@@ -26,7 +26,7 @@ _WORTH_SAYING = {RunState.PREPARING, RunState.QUEUED, RunState.RUNNING}
 _WAITING = {
     RunState.CREATED: "waiting for the machine",
     RunState.STAGING: "sending the code",
-    RunState.PREPARING: "preparing the environment",
+    RunState.PREPARING: "preparing the code and the environment",
     RunState.QUEUED: "waiting for a free place",
     RunState.FINALIZING: "collecting outputs",
 }
@@ -47,6 +47,7 @@ def watch(run: Run, voice: Voice, spout: Spout) -> int:
             told = _show_events(run, voice, spout, activity)
     except KeyboardInterrupt:
         spout.settle()
+        pass_echo()
         voice.say(f"left; {run.id} goes on", *_way_back(run))
         return endings.LEFT
     except BrokenPipeError:
@@ -69,6 +70,7 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
     """Draw events up to the last; what the machine had to say."""
     told = []
     build = None if voice.quiet else Spout(2)
+    is_over, waiting = run.ended, ""
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
     with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var] # a generator
         for event in events:
@@ -78,19 +80,29 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
                     spout.write(event.data)
                 elif build is not None:
                     build.write(event.data)
+                    if event.data.endswith(b"\n"):  # a build may be silent for long after a line
+                        _wait(activity, waiting)
             elif isinstance(event, StateChanged):
+                if is_over:  # what it went through is history, and no news
+                    continue
                 activity.rest()
                 if event.state in _WORTH_SAYING or voice.verbose:
                     spout.settle()
-                    voice.say(str(event.state))
-                if event.state in _WAITING:
-                    activity.begin(_WAITING[event.state])
+                    voice.say(str(event.state), state=event.state)
+                waiting = _WAITING.get(event.state, "")
+                _wait(activity, waiting)
             elif isinstance(event, Said):
                 activity.rest()
                 spout.settle()
                 voice.say(event.text)
                 told.append(printable(event.text))
+                _wait(activity, waiting)
     return told
+
+
+def _wait(activity: Activity, what: str) -> None:
+    if what:
+        activity.begin(what)
 
 
 def _way_back(run: Run) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 
 import click
 from click.exceptions import Exit
@@ -34,21 +35,30 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Like click's, with "did you mean" for other tools' words."""
         if args[0] not in commands.top_level():
-            raise unknown_command(args[0])
+            raise unknown_command(*args)
         return super().resolve_command(ctx, args)
 
 
-def unknown_command(word: str) -> UsageError:
-    """The error for a verb that is not there, naming the one that was meant."""
+class Section(click.Group):
+    """A group of commands. Alone it shows its help and counts as a misuse, as `dray` alone does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Like click's, which has another answer to no words in every version."""
+        if not args:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(UsageError.exit_code)
+        return super().parse_args(ctx, args)
+
+
+def unknown_command(word: str, *rest: str) -> UsageError:
+    """The error for a verb that is not there, with the command that was meant."""
     what = f"there is no command `{printable(word)}`"
     if word.endswith((".py", ".sh")) or (os.sep in word and os.path.isfile(word)):
-        return UsageError(
-            what,
-            why=f"did you mean `dray submit {printable(word)}`?",
-            hint=f"dray submit {printable(word)}",
-        )
-    near = commands.meant(word)
-    return UsageError(what, why=f"did you mean `dray {near}`?" if near else None, hint="dray --help")
+        near, rest = "submit", (word, *rest)
+    else:
+        near = commands.meant(word) or "--help"
+    words = rest if near in commands.top_level() else ()  # `--version` and the like take none
+    return UsageError(what, hint=printable(shlex.join([commands.NAME, *near.split(), *words])))
 
 
 root = Lazy(name=commands.NAME, context_settings=CONTEXT)
@@ -56,6 +66,8 @@ root = Lazy(name=commands.NAME, context_settings=CONTEXT)
 
 def run(words: list[str]) -> int:
     """Run `words`; commands return their exit code, or None for 0. Errors of every kind pass through."""
+    if words[0] in ("-v", "-version"):
+        raise UsageError(f"`{words[0]}` alone means nothing", hint="dray --version")
     if words[0].startswith("-"):
         raise UsageError(
             f"`{printable(words[0])}` stands before the command",

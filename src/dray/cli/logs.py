@@ -14,6 +14,7 @@ from dray.cli.spout import Spout
 from dray.cli.times import ago
 from dray.cli.voice import Voice
 from dray.core.errors import DrayError, UnknownName, UsageError
+from dray.core.states import ReasonKind
 
 if TYPE_CHECKING:
     from dray.workspace import Run
@@ -39,15 +40,16 @@ ENOUGH = 1 << 20  # bytes; more than that is thinned to the lines that are wante
 def logs(word: str, live: bool, lines: int | None, name: str, voice: Voice) -> int:
     """Print what a run wrote, byte for byte.
 
-    Ends with 0 whatever became of the run; `dray follow` ends with the script's code.
+    Ends with 0 whatever became of the run; `dray follow` ends with the script's code. `dray logs environment` is
+    short for that log of the newest run.
 
     \b
     Example:
       dray logs @last --tail 20 -f
     """  # noqa: D301
     with desk.workspace() as ws:
-        run = ws.run(word)
-        stream = _stream(run, name)
+        run, is_last = desk.find_or_last(ws, word, lambda run: _is_log(run, word), voice)
+        stream = _stream(run, word if is_last else name)
         spout = Spout()
         try:
             if live:
@@ -62,7 +64,14 @@ def logs(word: str, live: bool, lines: int | None, name: str, voice: Voice) -> i
                 _last_lines(run, stream, lines, spout, voice)
         finally:
             spout.settle()
+        never_began = (run.reason or {}).get("kind") == ReasonKind.ENVIRONMENT_FAILED
+        if never_began and not spout.written and lines != 0:
+            voice.say(f"nothing was printed; the build's log: dray logs {run.id} --stream environment")
     return 0
+
+
+def _is_log(run: Run, word: str) -> bool:
+    return word in USUAL or PREFIX + word in run.log_streams()
 
 
 def _stream(run: Run, name: str) -> str:

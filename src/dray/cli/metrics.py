@@ -32,23 +32,21 @@ COLUMNS = ("name", "step", "time", "value")
 def metrics(word: str, names: tuple[str, ...], wants_json: bool, wants_csv: bool, voice: Voice) -> int:
     """Show what a run logged, with full histories.
 
-    Without NAME one line for each metric; with NAMEs all their points. Times are seconds since 1970.
+    Without NAME one line for each metric; with NAMEs all their points. Times are seconds since 1970. Where the first
+    word names no run, but a metric of the newest one, that run is meant.
 
     \b
     Examples:
       dray metrics
-      dray metrics @last loss
+      dray metrics loss
       dray metrics @last --csv > points.csv
     """  # noqa: D301
     if wants_json and wants_csv:
         raise UsageError("`--json` and `--csv` exclude one another")
     with desk.workspace() as ws:
-        try:
-            run = ws.run(word)
-        except UnknownName as error:
-            # `dray metrics loss` is an easy slip: the first word is the run.
-            error.hint = error.hint or f"RUN comes first: dray metrics @last {' '.join((word, *names))}"
-            raise
+        run, is_last = desk.find_or_last(ws, word, lambda run: word in run.metrics, voice)
+        if is_last:
+            names = (word, *names)
         series = _chosen(desk.fresh(run, voice), names)
         if wants_json:
             write_json({name: _columns(one) for name, one in series.items()}, compact=True)

@@ -5,65 +5,100 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dray.cli import desk
 from dray.cli.documents import write_json
+from dray.cli.endings import FAILED
 from dray.cli.facts import count_of
 from dray.cli.options import as_json, one_run, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
-from dray.cli.voice import Voice
+from dray.cli.trouble import say_error
+from dray.cli.voice import Voice, ask, can_ask
 from dray.core.durations import show_bytes
-from dray.core.errors import UnknownName, printable
+from dray.core.errors import UnknownName, UsageError, printable
+
+if TYPE_CHECKING:
+    from dray.workspace import Run
 
 
 @click.command("outputs")
 @one_run
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
-@click.option(
-    "--to", "folder", metavar="DIR", type=click.Path(file_okay=False), help="Fetch the files into DIR."
-)
+@click.option("--to", "folder", metavar="DIR", help="Fetch the files into DIR.")
+@click.option("--force", is_flag=True, help="Replace different files in DIR; else a terminal is asked.")
 @as_json("the files")
 @voiced
-def outputs(word: str, paths: tuple[str, ...], folder: str | None, wants_json: bool, voice: Voice) -> int:
+def outputs(
+    word: str, paths: tuple[str, ...], folder: str | None, force: bool, wants_json: bool, voice: Voice
+) -> int:
     """List or fetch the files that a run left.
 
-    A PATH is a file, a folder, or a pattern such as '*.png'. Files lie below outputs/, or where --outputs said.
+    A PATH is a file, a folder, or a pattern such as '*.png'. Files lie below outputs/, or where --outputs said. Where
+    the first word names no run, but files of the newest one, that run is meant.
 
     \b
-    Example:
-      dray outputs @last model.pkl --to .
+    Examples:
+      dray outputs
+      dray outputs model.pkl --to .
+      dray outputs k3f9x2abqd '*.png' --to plots --force
     """  # noqa: D301
     with desk.workspace() as ws:
-        run = ws.run(word)
+        run, is_last = desk.find_or_last(
+            ws, word, lambda run: any(meets(path, word) for path in run.outputs), voice
+        )
+        if is_last:
+            paths = (word, *paths)
         with Activity(voice) as activity:
             activity.begin("looking")
-            files = chosen(run.outputs.list(), paths)
-        if folder is None:
-            if wants_json:
-                write_json([{"path": path, "bytes": size} for path, size in files])
-            elif files:
-                write_table(
-                    ("PATH", "SIZE"), [(path, show_bytes(size)) for path, size in files], right=("SIZE",)
-                )
-            else:
-                voice.say(f"{run.id} has left nothing in outputs/")
-            return 0
-        with Activity(voice) as activity:
-            here = run.outputs.fetch_all(
-                [path for path, _ in files],
-                to=folder,
-                on=activity.hear,
-            )
-        if wants_json:
-            write_json([os.fspath(path) for path in here])
-        else:
-            for path in here:
-                click.echo(printable(os.fspath(path)))
-        voice.say(f"{count_of(len(here), 'file')}, {show_bytes(sum(s for _, s in files))}, in {folder}")
+            files = run.outputs.list()
+        if paths and not files:
+            none = "it left no outputs" if run.ended else "it has left no outputs so far"
+            raise UsageError(f"{run.id} has no output `{printable(paths[0])}`", why=none)
+        files = chosen(files, paths)
+        if folder is not None and files:
+            return _fetch(run, files, folder, force, wants_json, voice)
+    if wants_json:
+        write_json([{"path": path, "bytes": size} for path, size in files])
+    elif files:
+        write_table(("PATH", "SIZE"), [(path, show_bytes(size)) for path, size in files], right=("SIZE",))
+    else:
+        voice.say(
+            f"{run.id} has left nothing in outputs/" + (": nothing to fetch" if folder is not None else "")
+        )
     return 0
+
+
+def _fetch(
+    run: Run, files: Sequence[tuple[str, int]], folder: str, force: bool, wants_json: bool, voice: Voice
+) -> int:
+    """Bring `files` into `folder`; 1 when one of them could not be brought, whatever became of the others."""
+    with Activity(voice) as activity:
+
+        def may_replace(place: Path) -> bool:
+            activity.rest()
+            return force or (can_ask() and ask(f"{place} is a different file. Replace it?"))
+
+        wanted = [path for path, _ in files]
+        fetched = [*run.outputs.fetch_each(wanted, folder, activity.hear, may_replace=may_replace)]
+    places = [os.fspath(one.place) for one in fetched if one.place is not None]
+    if wants_json:
+        write_json(places)
+    else:
+        for place in places:
+            click.echo(printable(place))
+    troubles = [one.trouble for one in fetched if one.trouble is not None]
+    for trouble in troubles:
+        say_error(trouble)
+    there = sum(one.was_there for one in fetched)
+    size = sum(one.size for one in fetched if one.place is not None)
+    said = f"{count_of(len(places), 'file')}, {show_bytes(size)}, in {folder}"
+    voice.say(said + (f"; {there} already there" if there else ""))
+    return FAILED if troubles else 0
 
 
 def chosen(files: Sequence[tuple[str, int]], wanted: Sequence[str]) -> list[tuple[str, int]]:

@@ -20,11 +20,12 @@ _LINES_AT_S = (1.0, 5.0, 15.0, 30.0, 60.0)  # then every minute
 
 
 class Activity:
-    """What dray is waiting for. `begin` or `advance` it, `rest` before anything else is written."""
+    """What dray is waiting for. `begin` or `advance` it, `rest` before anything else is written; `begin` goes on."""
 
     def __init__(self, voice: Voice) -> None:
         self._voice = voice
         self._what = ""
+        self._began = 0.0
         self._done = 0
         self._total = 0
         self._lock = threading.Lock()
@@ -36,10 +37,12 @@ class Activity:
         self.advance(what, 0, 0)
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """`done` of `total` is done of what began with the first call since the last `rest`."""
+        """`done` of `total` is done of what began when it was first named."""
         if self._voice.quiet:
             return
         with self._lock:
+            if what != self._what:
+                self._began = time.monotonic()
             self._what, self._done, self._total = what, done, total
         if self._thread is None:
             self._woken.clear()
@@ -76,20 +79,22 @@ class Activity:
 
     def _tell(self) -> None:
         """Without a terminal: a line after a second, then ever less often."""
-        began = time.monotonic()
+        since = time.monotonic()
         lines_at = list(_LINES_AT_S)
-        while not self._woken.wait(lines_at[0] - (time.monotonic() - began)):
+        while not self._woken.wait(lines_at[0] - (time.monotonic() - since)):
             what, done, total = self._now()
             share = f" {100 * done // total}%" if total else ""
-            self._voice.say(f"{what}{share} ({show_duration(time.monotonic() - began)})")
+            self._voice.say(f"{what}{share} ({show_duration(time.monotonic() - self._began)})")
             lines_at = lines_at[1:] or [lines_at[0] + 60.0]
 
     def _draw(self) -> None:
         """On a terminal: a bar after a second."""
         if self._woken.wait(PATIENCE_S):
             return
-        with _bar() as bar:
-            task = bar.add_task("", total=None)
+        bar = _bar()
+        # Before it is shown: its first picture has a name too.
+        task = bar.add_task(self._now()[0], total=None)
+        with bar:
             while True:
                 what, done, total = self._now()
                 bar.update(task, description=what, completed=done, total=total or None)

@@ -9,9 +9,10 @@ import click
 from dray.cli import desk
 from dray.cli.documents import write_json
 from dray.cli.each import for_each
+from dray.cli.endings import FAILED
 from dray.cli.options import as_json, many_runs, voiced
 from dray.cli.progress import Activity
-from dray.cli.voice import Voice, can_ask
+from dray.cli.voice import Voice, ask, can_ask
 
 if TYPE_CHECKING:
     from dray.workspace import Run
@@ -32,8 +33,10 @@ def rm(words: tuple[str, ...], yes: bool, wants_json: bool, voice: Voice) -> int
     Example:
       dray rm k3f9x2abqd
     """  # noqa: D301
-    if len(words) > 1 and not yes and can_ask():
-        click.confirm(f"Delete {len(words)} runs with their logs and outputs?", abort=True, err=True)
+    must_ask = len(words) > 1 and not yes and can_ask()
+    if must_ask and not ask(f"Delete {len(words)} runs with their logs and outputs?"):
+        voice.say("nothing was deleted")
+        return FAILED
 
     def one(run: Run) -> dict[str, Any]:
         with Activity(voice) as activity:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import click
@@ -11,17 +13,22 @@ from dray.cli.documents import write_json
 from dray.cli.facts import shell_words
 from dray.cli.options import as_json, voiced
 from dray.cli.progress import Activity
-from dray.cli.tables import write_table
-from dray.cli.times import ago
+from dray.cli.tables import shorten, write_table
+from dray.cli.times import ago, took
 from dray.cli.voice import Voice, paint_word
-from dray.core.durations import show_duration
 from dray.core.states import RunState
 
 if TYPE_CHECKING:
     from dray.workspace import Run
 
 HEADERS = ("ID", "NAME", "EXPERIMENT", "COMPUTE", "STATUS", "CREATED", "TOOK", "COMMAND", "WHY")
+MORE = ("FOLDER", "CODE")  # with -v
+MAY_BE_EMPTY = ("NAME", "WHY")
+SOFT = ("NAME", "EXPERIMENT", "COMMAND", "WHY", "FOLDER")
+SPARE = ("CODE", "FOLDER", "COMPUTE", "CREATED", "TOOK", "EXPERIMENT", "WHY", "NAME", "COMMAND")
 A_SCREEN = 30
+LONGEST_WHY = 80
+_SENTENCE = re.compile(r"(?<=\.)\s|\n")  # where one ends
 
 
 @click.command("runs")
@@ -71,23 +78,40 @@ def runs(
                 "no such run" if some else "no run yet", *([] if some else ["begin: dray submit train.py"])
             )
             return 0
-        write_table(HEADERS, [_row(run) for run in shown], right=("TOOK",), paint=_paint)
+        _write([_row(run, voice) for run in shown], HEADERS + MORE * voice.verbose)
         if len(found) > len(shown):
             voice.say(f"there are more: dray runs --limit {limit * 3}, or 0 for all")
     return 0
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: Run, voice: Voice) -> tuple[str, ...]:
     record = run.record
     spec = record.spec
-    command = shell_words(spec.command) if spec is not None else ""
     why = str((record.reason or {}).get("text") or "") if record.status != RunState.COMPLETED else ""
     if record.unreachable:
         why = f"as of {ago(record.as_of)}"
-    return (
+    row = (
         record.id, record.name or "", record.experiment or "", record.compute or "", str(record.status),
-        ago(record.created), show_duration(record.duration_s), command, why,
+        ago(record.created), took(record.duration_s, record.started, record.ended), shell_words(spec.command),
+        shorten(_SENTENCE.split(why)[0], LONGEST_WHY),
     )  # fmt: skip
+    return (*row, spec.folder, spec.snapshot[:12]) if voice.verbose else row
+
+
+def _write(rows: list[tuple[str, ...]], headers: tuple[str, ...]) -> None:
+    """A table without the columns that have nothing to say."""
+    told = [
+        any(cells) or header not in MAY_BE_EMPTY
+        for header, cells in zip(headers, zip(*rows, strict=True), strict=True)
+    ]
+    write_table(
+        list(compress(headers, told)),
+        [list(compress(row, told)) for row in rows],
+        right=("TOOK",),
+        soft=SOFT,
+        spare=SPARE,
+        paint=_paint,
+    )
 
 
 def _paint(header: str, cell: str) -> str:

@@ -19,10 +19,9 @@ from dray.cli.facts import (
     write_facts,
 )
 from dray.cli.options import as_json, one_run, voiced
-from dray.cli.times import at
+from dray.cli.times import at, took
 from dray.cli.voice import Voice
-from dray.core.durations import show_bytes, show_duration
-from dray.core.errors import printable
+from dray.core.durations import show_bytes
 
 
 @click.command("show")
@@ -37,14 +36,12 @@ def show(word: str, wants_json: bool, voice: Voice) -> int:
       dray show @last --json
     """  # noqa: D301
     with desk.workspace() as ws:
-        run = desk.fresh(ws.run(word), voice)
+        run = desk.fresh(desk.find(ws, word), voice)
         document = run.to_json()
         if wants_json:
             write_json(document)
             return 0
         write_facts(_facts(document))
-        for sentence in run.explain():
-            click.echo(printable(sentence))
     return 0
 
 
@@ -63,7 +60,7 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("created", at(run["created"])),
         ("started", run["started"] and at(run["started"])),
         ("ended", run["ended"] and at(run["ended"])),
-        ("took", None if run["duration_s"] is None else show_duration(run["duration_s"])),
+        ("took", _took(run)),
         ("attempts", attempts if attempts > 1 else None),
         ("command", shell_words(run["command"])),
         ("folder", run.get("folder")),
@@ -72,11 +69,20 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("python", _python(run["environment"])),
         ("environment", environment_text((run["environment"] or {}).get("spec"))),
         ("host", _host(run["host"] or {})),
+        ("variables", [f"{name}={value}" for name, value in run["env"].items()]),
+        ("secrets", ", ".join(run["secrets"])),
         ("params", pairs_text(run["params"])),
         ("tags", pairs_text(run["tags"])),
         ("metrics", [_metric(name, point) for name, point in run["metrics"].items()]),
         ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
+        ("note", run["explanations"]),
     ]
+
+
+def _took(run: Mapping[str, Any]) -> str:
+    """3m20s, or 12s so far."""
+    text = took(run["duration_s"], run["started"], run["ended"])
+    return "" if text == "-" else f"{text} so far" if run["duration_s"] is None else text
 
 
 def _code(snapshot: Mapping[str, Any]) -> str:

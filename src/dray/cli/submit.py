@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,9 @@ from dray.cli.facts import environment_text, git_text, shell_words, write_facts
 from dray.cli.options import Duration, Pair, as_json, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
-from dray.cli.voice import Voice
+from dray.cli.voice import Voice, pass_echo
 from dray.core.durations import show_bytes
-from dray.core.errors import DrayError, UsageError, printable
+from dray.core.errors import DrayError, UnknownName, UsageError, printable
 
 if TYPE_CHECKING:
     from dray.workspace import Run, Submission, Workspace
@@ -104,7 +106,7 @@ def submit(
     """Send a script to a compute and follow it.
 
     The script starts in its project's folder as `python SCRIPT` would. All words after SCRIPT belong to the script.
-    stdout carries the script's output and nothing else. Ctrl-C leaves; the run goes on.
+    stdout carries the script's output and nothing else; its stdin is empty. Ctrl-C leaves; the run goes on.
 
     Ends with the script's exit code (128+n for signal n); 124 timeout, 125 not started, 75 link lost, 130 left with
     Ctrl-C; a canceled run gives 143, 137 when it had to be killed.
@@ -119,7 +121,7 @@ def submit(
     sources = secret_values.sources(secret_words)
     with desk.workspace() as ws:
         if dry_run:
-            return _show_plan(ws, submission, voice, wants_json)
+            return _show_plan(ws, submission, list(sources), voice, wants_json)
         secrets = secret_values.collect(sources, may_ask=not yes)
         run = _start(ws, replace(submission, secrets=secrets), voice)
         if detach:
@@ -131,6 +133,8 @@ def submit(
             return 0
         from dray.cli.following import to_the_end
 
+        if _has_stdin():
+            voice.say("the script gets no stdin: what comes here by a pipe or a file stays unread")
         return to_the_end(run, voice, wants_json=wants_json)
 
 
@@ -146,10 +150,34 @@ def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, An
         raise UsageError(
             f"`--env {shown}` names no file", why="variables have an option of their own", hint=f"-e {shown}"
         )
+    if environment not in (None, "none"):
+        _check_file(environment)
     what: dict[str, Any] = {"script": words[0], "args": words[1:]}
     if ctx.meta["dray.is_command"]:
         what = {"script": None, "command": words}
     return Submission(**what, tags=tags, env=env, **fields)
+
+
+def _check_file(path: str) -> None:
+    """Refuse an environment file that is not there, with the nearest name in its folder."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        return
+    folder = os.path.dirname(path)
+    try:
+        names = [os.path.join(folder, name) for name in os.listdir(folder or ".")]
+    except OSError:
+        names = []
+    known = [name for name in names if name.endswith((".yml", ".yaml", ".txt")) and os.path.isfile(name)]
+    error = UnknownName("environment file", path, known)
+    if not known:
+        error.why = f"nor is there another one in `{printable(folder or os.getcwd())}`"
+    raise error
+
+
+def _has_stdin() -> bool:
+    """Something stands ready to be read that is no terminal: a pipe or a file."""
+    kind = os.fstat(0).st_mode
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
 
 
 def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
@@ -159,6 +187,7 @@ def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
             return ws.submit_planned(submission, activity.hear)
         except KeyboardInterrupt:
             activity.rest()
+            pass_echo()
             voice.say("left while the run was being sent", "what became of it: dray runs")
             raise
         except DrayError as error:
@@ -169,12 +198,14 @@ def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
             raise
 
 
-def _show_plan(ws: Workspace, submission: Submission, voice: Voice, wants_json: bool) -> int:
+def _show_plan(
+    ws: Workspace, submission: Submission, secrets: list[str], voice: Voice, wants_json: bool
+) -> int:
     with Activity(voice) as activity:
         activity.begin("reading the code")
         plan = ws.plan(submission)
     if wants_json:
-        write_json(plan.to_json())
+        write_json({**plan.to_json(), "env": dict(submission.env), "secrets": secrets})
         return 0
     git = plan.git or {}
     facts = [
@@ -184,6 +215,8 @@ def _show_plan(ws: Workspace, submission: Submission, voice: Voice, wants_json: 
         ("command", shell_words(plan.command)),
         ("python", f"{plan.python} ({plan.python_from})" if plan.python else "the machine's own"),
         ("environment", environment_text(plan.environment.to_json() if plan.environment else None)),
+        ("variables", [f"{name}={value}" for name, value in submission.env.items()]),
+        ("secrets", ", ".join(secrets)),
         ("git", git_text(git)),
         ("code", plan.summary),
     ]
@@ -193,6 +226,9 @@ def _show_plan(ws: Workspace, submission: Submission, voice: Voice, wants_json: 
         write_table(
             ("SENT", "SIZE"), [(path, show_bytes(size)) for path, size in plan.files], right=("SIZE",)
         )
+    if plan.links:
+        click.echo()
+        write_table(("LINK", "TO"), plan.links)
     if plan.left_out:
         click.echo()
         write_table(("LEFT OUT", "BY"), plan.left_out)

@@ -21,11 +21,11 @@ def close(run: Run, voice: Voice, told: Collection[str] = ()) -> None:
     """Say it on stderr; with -q only when the run has not completed. What was `told` is not repeated."""
     text = f"{run.id} {headline(run)}"
     if run.status is RunState.COMPLETED:
-        voice.say(text, *_results(run, voice, told))
+        voice.say(text, *_results(run, voice, told), state=run.status)
     elif voice.quiet:
-        voice.warn(text)
+        voice.warn(text, state=run.status)
     else:
-        voice.warn(text, *_build_log(run), *_results(run, voice, told))
+        voice.warn(text, *_build_log(run), *_results(run, voice, told), state=run.status)
 
 
 def _results(run: Run, voice: Voice, told: Collection[str]) -> list[str]:

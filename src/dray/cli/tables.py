@@ -1,11 +1,11 @@
-"""Columns of text: aligned, cut to the terminal's width on a terminal, whole everywhere else."""
+"""Columns of text: aligned, cut and left out to fit the terminal's width on a terminal, whole everywhere else."""
 
 from __future__ import annotations
 
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from dray.core.errors import printable
@@ -31,13 +31,20 @@ def write_table(
     rows: Sequence[Sequence[object]],
     *,
     right: Sequence[str] = (),
+    soft: Sequence[str] = (),
+    spare: Sequence[str] = (),
     paint: Callable[[str, str], str] | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Write `rows` below `headers`, one line each. `right` names columns of numbers, `paint(header, cell)` colours."""
+    """Write `rows` below `headers`, one line each. `right` names columns of numbers, `paint(header, cell)` colours.
+
+    Where there is no room, columns in `soft` are cut (all of them, if none is named), and when that is not enough,
+    those in `spare` are left out one after the other.
+    """
     stream = stream or sys.stdout
     cells = [[printable(str(cell)) for cell in row] for row in rows]
-    for line in layout(headers, cells, right=right, width=width_of(stream), paint=paint):
+    width = width_of(stream)
+    for line in layout(headers, cells, right=right, soft=soft, spare=spare, width=width, paint=paint):
         stream.write(line + "\n")
 
 
@@ -46,17 +53,22 @@ def layout(
     cells: Sequence[Sequence[str]],
     *,
     right: Sequence[str] = (),
+    soft: Sequence[str] = (),
+    spare: Sequence[str] = (),
     width: int | None = None,
     paint: Callable[[str, str], str] | None = None,
 ) -> list[str]:
     """The lines of a table; none is longer than `width`, as far as the narrowest columns allow."""
-    widths = [max(columns(line[i]) for line in (headers, *cells)) for i in range(len(headers))]
+    widths = {header: max(columns(line[i]) for line in (headers, *cells)) for i, header in enumerate(headers)}
     if width is not None:
-        widths = squeeze(widths, width - len(GAP) * (len(widths) - 1))
+        widths = squeeze(widths, width, soft or headers, spare)
     lines = []
     for row, line in enumerate((headers, *cells)):
         fields = []
-        for header, cell, size in zip(headers, line, widths, strict=True):
+        for header, cell in zip(headers, line, strict=True):
+            if header not in widths:
+                continue
+            size = widths[header]
             text = shorten(cell, size)
             space = " " * (size - columns(text))
             shown = paint(header, text) if paint and row else text
@@ -65,11 +77,21 @@ def layout(
     return lines
 
 
-def squeeze(widths: Sequence[int], room: int) -> list[int]:
-    """Take from the widest columns until all fit into `room`."""
-    widths = list(widths)
-    while sum(widths) > room and max(widths) > NARROWEST:
-        widest = widths.index(max(widths))
+def squeeze(
+    widths: Mapping[str, int], width: int, soft: Sequence[str], spare: Sequence[str]
+) -> dict[str, int]:
+    """Take from the widest of the `soft` columns, and leave `spare` ones out, until all fit into `width`."""
+    widths, spare = dict(widths), list(spare)
+
+    def excess() -> int:
+        return sum(widths.values()) + len(GAP) * (len(widths) - 1) - width
+
+    while spare and excess() > sum(max(widths[name] - NARROWEST, 0) for name in soft if name in widths):
+        widths.pop(spare.pop(0), None)
+    while excess() > 0:
+        widest = max((name for name in soft if name in widths), key=widths.__getitem__, default="")
+        if not widest or widths[widest] <= NARROWEST:
+            break
         widths[widest] -= 1
     return widths
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from dray.core.durations import show_duration
+
 
 def ago(then: float | None, now: float | None = None) -> str:
     """How long ago `then` was, in one figure; "-" for never. A clock that was set back makes it "now"."""
@@ -23,3 +25,10 @@ def at(then: float | None) -> str:
     if then is None:
         return "-"
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(then))} ({ago(then)})"
+
+
+def took(duration_s: float | None, started: float | None, ended: float | None) -> str:
+    """How long something ran, up to now if it has not ended; "-" where nobody knows."""
+    if duration_s is None and started is not None and ended is None:
+        duration_s = time.time() - started
+    return show_duration(duration_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -17,6 +18,8 @@ from pathlib import Path
 import click
 
 import dray
+from dray.cli.commands import NAME
+from dray.cli.voice import paint_word
 from dray.core.errors import DrayError, printable
 
 # What the world can do to any program; everything else that the system refuses is a bug of ours.
@@ -48,13 +51,14 @@ def explain(error: Exception, *, debug: bool) -> int:
         error = DrayError("the question was not answered", hint="-y, or give the answer as an option")
     if not isinstance(error, DrayError):
         error = _bug(error)
+    _offer_again(error)
     say_error(error)
     return error.exit_code
 
 
 def say_error(error: DrayError) -> None:
     """What, why and what to try, on stderr; `--json` changes nothing about it."""
-    lines = [f"dray: {error.what}"]
+    lines = [f"{paint_word('dray:', fd=2)} {error.what}"]
     if error.why:
         lines.append(f"  why: {error.why}")
     if error.hint:
@@ -62,6 +66,20 @@ def say_error(error: DrayError) -> None:
     if sys.stderr is not None:
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
+
+
+def _offer_again(error: DrayError) -> None:
+    """Where a name was misspelt or meant several: the typed command with the right one, to be pasted."""
+    word = next((word for word in sys.argv[1:] if f"`{printable(word)}`" in error.what), None)
+    near = getattr(error, "near", None) or next(iter(getattr(error, "matches", ())), None)
+    if word is None or near is None:
+        return
+    if error.code == "no-such-script":  # it is near among the files of its folder
+        near = os.path.join(os.path.dirname(word), near)
+    words = sys.argv[1:]
+    words[words.index(word)] = near
+    error.hint = printable(shlex.join([NAME, *words]))
+    error.why = (error.why or "").partition("did you mean")[0].rstrip("; ") or None
 
 
 def _from_click(error: click.ClickException) -> DrayError:

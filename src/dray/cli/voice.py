@@ -11,6 +11,7 @@ from dray.core.errors import printable
 INDENT = " " * 6  # the width of "dray: "
 _COLOURS = {
     "completed": 32, "failed": 31, "canceled": 33, "lost": 35, "running": 36, "ok": 32, "warn": 33, "bad": 31,
+    "dray:": 31,  # in front of an error
 }  # fmt: skip
 
 
@@ -27,6 +28,24 @@ def can_ask() -> bool:
     return is_terminal(0) and is_terminal(2)
 
 
+def ask(question: str) -> bool:
+    """Whether the answer is yes; no answer is no. Ctrl-C leaves, as everywhere."""
+    try:
+        sys.stderr.write(f"dray: {printable(question)} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        pass_echo()
+        raise
+
+
+def pass_echo() -> None:
+    """After Ctrl-C: the terminal has written `^C`, and the next word deserves a line of its own."""
+    if can_ask():
+        sys.stderr.write("\n")
+        sys.stderr.flush()
+
+
 @dataclass(slots=True)
 class Voice:
     """How much is said: `-q` errors and bad ends only, `-v` everything."""
@@ -35,22 +54,24 @@ class Voice:
     verbose: bool = False
     on_terminal: bool = field(default_factory=lambda: is_terminal(2))
 
-    def say(self, text: str, *more: str) -> None:
-        """A sentence, and lines that belong to it; not with -q."""
+    def say(self, text: str, *more: str, state: str = "") -> None:
+        """A sentence, and lines that belong to it; not with -q. `state` is a word in it that has a colour."""
         if not self.quiet:
-            self.warn(text, *more)
+            self.warn(text, *more, state=state)
 
     def detail(self, text: str) -> None:
         """A sentence for those who asked for more."""
         if self.verbose:
             self.warn(text)
 
-    def warn(self, text: str, *more: str) -> None:
+    def warn(self, text: str, *more: str, state: str = "") -> None:
         """A sentence that is said whatever was asked for."""
         if sys.stderr is None:
             return
         # Texts may come from another machine: no control character of theirs reaches the terminal.
-        lines = [f"dray: {printable(text)}", *(INDENT + printable(line) for line in more)]
+        before, word, after = printable(text).partition(state) if state else (printable(text), "", "")
+        first = f"dray: {before}{paint_word(word, fd=2)}{after}"
+        lines = [first, *(INDENT + printable(line) for line in more)]
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
 

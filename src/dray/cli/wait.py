@@ -26,7 +26,7 @@ def wait(words: tuple[str, ...], wants_json: bool, voice: Voice) -> int:
       dray wait k3f9x2abqd b7m2p8nrct
     """  # noqa: D301
     with desk.workspace() as ws:
-        runs = [ws.run(word) for word in words or (LAST,)]
+        runs = [desk.find(ws, word) for word in words or (LAST,)]
         for run in runs:
             with Activity(voice) as activity:
                 activity.begin(f"waiting for {run.id}")

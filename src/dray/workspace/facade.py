@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -103,6 +104,7 @@ class Workspace:
             git=prepared.git.answer(),
             summary=walked.summary(),
             files=sorted(((row[0], row[1]) for row in walked.files), key=lambda f: (-f[1], f[0])),
+            links=list(walked.links),
             left_out=[(item.path, item.rule) for item in walked.left_out],
         )
 
@@ -116,7 +118,8 @@ class Workspace:
             fields["timeout_s"] = fields.pop("timeout")
         unknown = set(fields) - set(Submission.__dataclass_fields__)
         if unknown:
-            raise UnknownName("submit option", min(unknown), Submission.__dataclass_fields__)
+            known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]
+            raise UnknownName("submit option", min(unknown), known)
         for name in ("command", "outputs"):
             fields[name] = tuple(fields.get(name) or ())
         wish = Submission(script=os.fspath(script) if script else None, args=tuple(map(str, args)), **fields)
@@ -245,11 +248,13 @@ class Workspace:
 def _header(prepared: Prepared, spec: RunSpec, summary: str) -> list[str]:
     """The first lines of a submit: what goes where, and with which Python."""
     named = f" ({spec.name})" if spec.name else ""
-    lines = [f"run {spec.id}{named}: {' '.join(spec.command)[:120]} on {spec.compute}", f"sent: {summary}"]
+    command = shlex.join(spec.command)
+    shown = command[:117] + "..." if len(command) > 120 else command
+    lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
     if spec.environment:
         packages = len(spec.environment.packages)
         source = os.path.relpath(spec.environment.source, prepared.folder)
         lines.append(f"environment: {source} ({packages} package{'s' * (packages != 1)})")
-    elif prepared.python:
+    elif prepared.python and prepared.is_script:
         lines.append(f"python: {prepared.python} (from {prepared.python_from})")
     return lines

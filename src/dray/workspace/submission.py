@@ -58,6 +58,7 @@ class Plan:
     git: dict[str, Any] | None
     summary: str
     files: list[tuple[str, int]]
+    links: list[tuple[str, str]]
     left_out: list[tuple[str, str]]
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +74,7 @@ class Plan:
             "git": self.git,
             "summary": self.summary,
             "files": [{"path": p, "bytes": n} for p, n in self.files],
+            "links": [{"path": p, "to": t} for p, t in self.links],
             "left_out": [{"path": p, "rule": r} for p, r in self.left_out],
         }
 
@@ -130,7 +132,9 @@ class Prepared:
         if self.is_script and self.command[0] not in set(paths):
             from dray.snapshot import explain_missing
 
-            raise ScriptLeftOut(self.command[0], explain_missing([(p, r) for p, r, _ in left_out], self.command[0]))
+            raise ScriptLeftOut(
+                self.command[0], explain_missing([(p, r) for p, r, _ in left_out], self.command[0])
+            )
 
     @property
     def experiment(self) -> str:
