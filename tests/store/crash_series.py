@@ -67,7 +67,9 @@ def work(home: Path) -> None:
         for run_id in (*KEPT, REMOVED):
             if not exists(store, run_id):
                 with store.submitting(run_id):
-                    store.create_run(RunSpec(run_id, "crash", "local", ("x",), created=1.0))
+                    store.create_run(
+                        RunSpec(run_id, "crash", "local", ("x",), created=1.0, tags={"stage": "dev"})
+                    )
                     print("made", run_id, flush=True)
                     store.set_state(run_id, RunState.STAGING)
             for name, content in streams().items():
@@ -78,6 +80,7 @@ def work(home: Path) -> None:
             store.looked(run_id, 10.0)
             store.end(run_id, 1, END)
             store.mark_complete(run_id)
+            store.edit(run_id, name=f"n-{run_id}", tags={"seen": "yes", "stage": None})
         store.remove(REMOVED)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dray.core.where import parse_columns
 from dray.store import Store
 from tests.store import crash_series
 
@@ -63,7 +64,20 @@ def _run_series(shim: Path, home: Path, at: int, torn: bool) -> tuple[int, list[
 
 def _export(home: Path) -> dict[str, Any]:
     with Store.open(home) as store:
-        return {record.id: store.export_state(record.id) for record in store.runs()}
+        return {record.id: _known(store, record.id) for record in store.runs()}
+
+
+def _known(store: Store, run_id: str) -> dict[str, Any]:
+    """All of a run, what was said afterwards and the summaries included."""
+    fields = parse_columns(
+        "name,note,tags.seen,tags.stage,params.lr,metrics.loss,metrics.loss.min,metrics.acc.max"
+    )
+    columns = store.columns([run_id], fields)[run_id]
+    return {
+        **store.export_state(run_id),
+        "columns": {str(field): value for field, value in columns.items()},
+        "edits": [edit[:3] for edit in store.edits(run_id)],
+    }
 
 
 def _survives(shim: Path, folder: Path, moments: Iterable[int], undisturbed: dict[str, Any]) -> int:
@@ -78,7 +92,7 @@ def _survives(shim: Path, folder: Path, moments: Iterable[int], undisturbed: dic
         with Store.open(home) as store:
             listed = {record.id for record in store.runs()}
             for run_id in listed:
-                store.export_state(run_id)
+                _known(store, run_id)
         assert set(made) - listed <= {crash_series.REMOVED}, f"killed at change {at}"
 
         crash_series.work(home)
@@ -97,6 +111,14 @@ def undisturbed(shim: Path, tmp_path: Path) -> tuple[dict[str, Any], int]:
     export = _export(tmp_path / "calm")
     assert sorted(export) == list(crash_series.KEPT)
     assert len(export["aaaaaaaaaa"]["metrics"]["loss"]["values"]) == 300
+    assert export["aaaaaaaaaa"]["columns"] == {
+        "name": "n-aaaaaaaaaa",
+        "tags.seen": "yes",
+        "params.lr": 1,
+        "metrics.loss": 299 / 7,
+        "metrics.loss.min": 0.0,
+        "metrics.acc.max": 299.0,
+    }
     return export, changes
 
 

@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from dray.core.errors import UsageError, nearest
+from dray.core.errors import nearest
+from dray.core.scalars import Fact, as_number
 from dray.core.states import RunState
+from dray.core.where_error import WhereError
 from dray.core.where_tree import (
     DURATION,
     EQUALS,
@@ -28,7 +30,6 @@ from dray.core.where_tree import (
     And,
     Compare,
     Duration,
-    Fact,
     Field,
     Has,
     Moment,
@@ -38,7 +39,6 @@ from dray.core.where_tree import (
     Sort,
     Tree,
     Value,
-    as_number,
     as_span,
     fields_of,
     holds,
@@ -68,7 +68,6 @@ __all__ = [
 
 LONGEST = 10_000
 DEEPEST = 50
-_AROUND = 60  # so many characters each side of the word are shown
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -95,28 +94,6 @@ _INSTEAD = {
     "!": "write `not`, or `!=`",
     ";": "one expression is enough",
 }
-
-
-class WhereError(UsageError):
-    """An expression, a sorting or a list of columns that cannot be read; points at the word."""
-
-    code = "bad-expression"
-
-    def __init__(
-        self,
-        what: str,
-        text: str,
-        position: int,
-        length: int = 1,
-        *,
-        why: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(f"{what}\n{_pointed(text, position, length)}", why=why, hint=hint)
-        self.problem = what
-        self.text = text
-        self.position = position
-        self.length = length
 
 
 class _Token(NamedTuple):
@@ -416,26 +393,3 @@ def _plain(text: str) -> str:
 
 def _example(family: str) -> str:
     return {"params": "lr", "tags": "stage"}.get(family, "loss")
-
-
-def _pointed(text: str, position: int, length: int) -> str:
-    """The expression, or the part around the word, and a line that points at the word."""
-    start, end = max(0, position - _AROUND), min(len(text), position + length + _AROUND)
-    before, word, after = (
-        "".join(c if c.isprintable() else " " for c in piece)
-        for piece in (text[start:position], text[position : position + length], text[position + length : end])
-    )
-    left, right = "... " if start else "", " ..." if end < len(text) else ""
-    pad, under = _width(left + before), max(_width(word), 1)
-    return f"  {left}{before}{word}{after}{right}\n  {' ' * pad}{'^' * under}"
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal."""
-    if text.isascii():
-        return len(text)
-    import unicodedata
-
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )

@@ -8,7 +8,6 @@ parameter whatever was logged. What it lacks is not among them, and no compariso
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from dray.core.durations import parse_duration
 from dray.core.errors import UsageError
+from dray.core.scalars import Fact, matches, number_of, text_of
 
 TEXT, NUMBER, TIME, DURATION, PARAM = "text", "number", "time", "duration", "parameter"
 
@@ -42,16 +42,10 @@ PLAIN_NAME = re.compile(r"[^\s\"'()=!<>~,&|;]+")
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 WORDS = frozenset({"and", "or", "not", "in", "true", "false", "nan", "inf"})
 """These mean something by themselves."""
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOMENT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:T([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?)?")
-_INT64 = 1 << 63
 _EXACT = 1 << 53
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-Number = int | float
-Fact = str | int | float | bool | None
-"""None only as a parameter's value; it counts as if it were not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,7 @@ Value = str | int | float | bool | Duration | Moment
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`metrics.loss < 0.2`"""
+    """`metrics.loss < 0.2`."""
 
     field: Field
     op: str
@@ -140,7 +134,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """`status in (failed, lost)`"""
+    """`status in (failed, lost)`."""
 
     field: Field
     values: tuple[Value, ...]
@@ -301,53 +295,6 @@ def instants(kind: str, value: Value, now: float) -> tuple[float, float]:
     return value, value
 
 
-def matches(pattern: str, text: str) -> bool:
-    """`*` stands for any text, `?` for any one character. In steps of at most the product of both lengths."""
-    text = text.partition("\0")[0]  # as SQLite sees it
-    at = place = 0
-    star, taken = -1, 0
-    while place < len(text):
-        if at < len(pattern) and pattern[at] == "*":
-            star, taken = at, place
-            at += 1
-        elif at < len(pattern) and pattern[at] in ("?", text[place]):
-            at += 1
-            place += 1
-        elif star >= 0:
-            taken += 1
-            at, place = star + 1, taken
-        else:
-            return False
-    return not pattern[at:].strip("*")
-
-
-def text_of(fact: Fact) -> str | None:
-    """A parameter's value as it is compared with texts."""
-    if fact is None or isinstance(fact, str):
-        return fact
-    if isinstance(fact, bool):
-        return "true" if fact else "false"
-    if math.isfinite(fact) if isinstance(fact, float) else True:
-        return repr(fact)
-    return "NaN" if fact != fact else "Infinity" if fact > 0 else "-Infinity"
-
-
-def number_of(fact: Fact) -> Number | None:
-    """A parameter's value as it is compared with numbers; a text of a number is one."""
-    if isinstance(fact, str):
-        return as_number(fact)
-    if fact is None or isinstance(fact, bool) or fact != fact:
-        return None
-    return fact if isinstance(fact, float) else _held(fact)
-
-
-def as_number(text: str) -> Number | None:
-    """The number that is written there: 5, -0.1, 1e-3."""
-    if not _NUMBER.fullmatch(text):
-        return None
-    return _held(int(text)) if text.lstrip("+-").isdigit() and len(text) < 400 else float(text)
-
-
 def as_span(text: str) -> Value | None:
     """The duration (90s, 1h30m, 2d) or date that is written there; None when it is neither."""
     if _MOMENT.fullmatch(text):
@@ -375,13 +322,3 @@ def quoted(text: str) -> str:
 
 def _by_number(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
-
-
-def _held(number: int) -> Number | None:
-    """As SQLite holds it: whole numbers of more than 64 bits are rounded."""
-    if -_INT64 <= number < _INT64:
-        return number
-    try:
-        return float(number)
-    except OverflowError:
-        return None

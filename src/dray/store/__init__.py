@@ -3,7 +3,7 @@
 Read `Store`. It stands on `core` alone; who fetches the bytes, and from where, is not known here.
 """
 
-from dray.store.contents import BrokenLine, Line
+from dray.store.contents import BrokenLine, Edit, Line
 from dray.store.errors import (
     AmbiguousRun,
     CursorGap,
@@ -31,6 +31,7 @@ __all__ = [
     "CursorGap",
     "DiskFull",
     "DiskTrouble",
+    "Edit",
     "HistoryBusy",
     "HistoryDamaged",
     "HistoryTooNew",

@@ -29,6 +29,18 @@ class BrokenLine(NamedTuple):
     head: bytes
 
 
+class Edit(NamedTuple):
+    """One thing that was said afterwards, the last of its kind."""
+
+    kind: str
+    """name, note or tag."""
+    key: str
+    """The tag's name."""
+    value: str | None
+    """None for a tag: it was taken away."""
+    t: float
+
+
 def lines(db: sqlite3.Connection, run: int, kind: str) -> Iterator[Line]:
     """All events of a kind."""
     rows = db.execute(
@@ -57,6 +69,12 @@ def last_values(db: sqlite3.Connection, run: int, kind: str) -> dict[str, Any]:
     for line in lines(db, run, kind):
         found.update(line.data["values"])
     return found
+
+
+def edits(db: sqlite3.Connection, run: int) -> list[Edit]:
+    """What was said of a run afterwards, and holds."""
+    rows = db.execute("SELECT kind, key, value, t FROM edit WHERE run = ? ORDER BY kind, key", (run,))
+    return [Edit(*row) for row in rows]
 
 
 def file_streams(db: sqlite3.Connection, run: int) -> list[tuple[int, str, int]]:

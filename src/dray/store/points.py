@@ -14,12 +14,15 @@ from __future__ import annotations
 import sqlite3
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 FULL = 4096
 SMALL = 64
 RAW, PACKED = 0, 1
+
+Span = tuple[float | None, float | None]
+"""The least and the greatest value; None where there are none."""
 
 
 class Series(NamedTuple):
@@ -36,8 +39,8 @@ class Series(NamedTuple):
         self.values.extend(other.values)
 
 
-def append(db: sqlite3.Connection, run: int, stream: int, name: str, fresh: Series) -> None:
-    """Put `fresh` behind what is stored of the metric `name` of `stream`."""
+def append(db: sqlite3.Connection, run: int, stream: int, name: str, fresh: Series) -> Span:
+    """Put `fresh` behind what is stored of the metric `name` of `stream`; the span of `fresh`."""
     row = db.execute("SELECT nr, n FROM series WHERE stream = ? AND name = ?", (stream, name)).fetchone()
     if row is None:
         made = db.execute(
@@ -60,6 +63,7 @@ def append(db: sqlite3.Connection, run: int, stream: int, name: str, fresh: Seri
             *(fresh.steps[-1], fresh.times[-1], fresh.values[-1], series),
         ),
     )
+    return low, high
 
 
 def read(db: sqlite3.Connection, run: int, names: Iterable[str] | None = None) -> dict[str, Series]:
@@ -90,12 +94,19 @@ def latest(db: sqlite3.Connection, run: int) -> dict[str, tuple[float, int | Non
     return {name: (float("nan") if value is None else value, step) for name, value, step in rows}
 
 
-def span(values: list[float]) -> tuple[float | None, float | None]:
+def span(values: list[float]) -> Span:
     """The least and the greatest, NaN left aside."""
+    return summary(values)[:2]
+
+
+def summary(values: list[float]) -> tuple[float | None, float | None, float | None]:
+    """The least, the greatest and the sum; no sum where it would be NaN."""
     total = sum(values)
-    if total != total:  # a NaN is among them, or both infinities: `min` would depend on the order
-        values = [value for value in values if value == value]
-    return (min(values), max(values)) if values else (None, None)
+    if total == total:
+        return (min(values), max(values), total) if values else (None, None, None)
+    # A NaN is among them, or both infinities: `min` would depend on the order.
+    values = [value for value in values if value == value]
+    return (min(values), max(values), None) if values else (None, None, None)
 
 
 def pack(points: Series) -> tuple[int, bytes, bytes, bytes]:
@@ -109,9 +120,32 @@ def pack(points: Series) -> tuple[int, bytes, bytes, bytes]:
 
 def unpack(encoding: int, n: int, steps: bytes, times: bytes, values: bytes) -> Series:
     """What `pack` was given."""
+    return Series(
+        list(unpack_steps(encoding, n, steps)),
+        unpack_floats(encoding, times),
+        unpack_floats(encoding, values),
+    )
+
+
+def unpack_floats(encoding: int, column: bytes) -> list[float]:
+    """The times or the values alone."""
+    return _floats(_inflate(column) if encoding == PACKED else column)
+
+
+def unpack_steps(encoding: int, n: int, column: bytes) -> Sequence[int | None]:
+    """The steps alone; those that follow each other evenly cost nothing."""
+    kind, body = column[:1], column[1:]
     if encoding == PACKED:
-        steps, times, values = steps[:1] + _inflate(steps[1:]), _inflate(times), _inflate(values)
-    return Series(_unpack_steps(steps, n), _floats(times), _floats(values))
+        body = _inflate(body)
+    if kind == b"N":
+        return [None] * n
+    if kind == b"M":
+        numbers = _integers(body[n:])
+        return [number if there else None for there, number in zip(body[:n], numbers, strict=True)]
+    if kind == b"A":
+        start, by = _integers(body)
+        return [start] * n if by == 0 else range(start, start + by * n, by)
+    return _integers(body)
 
 
 def _with_tail(db: sqlite3.Connection, series: int, count: int, fresh: Series) -> tuple[int, Series]:
@@ -135,8 +169,9 @@ def _with_tail(db: sqlite3.Connection, series: int, count: int, fresh: Series) -
 def _write(db: sqlite3.Connection, series: int, first: int, points: Series) -> None:
     for start in range(0, len(points.values), FULL):
         piece = Series(*(column[start : start + FULL] for column in points))  # type: ignore[arg-type]  # mixed columns
-        row = (series, first + start, len(piece.values), *span(piece.values), *pack(piece))
-        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        low, high, total = summary(piece.values)
+        row = (series, first + start, len(piece.values), low, high, *pack(piece), total)
+        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _pack_steps(steps: list[int | None]) -> bytes:
@@ -155,19 +190,6 @@ def _pack_steps(steps: list[int | None]) -> bytes:
 
 def _is_even(numbers: list[int], by: int) -> bool:
     return numbers == list(range(numbers[0], numbers[0] + by * len(numbers), by))
-
-
-def _unpack_steps(data: bytes, n: int) -> list[int | None]:
-    kind, body = data[:1], data[1:]
-    if kind == b"N":
-        return [None] * n
-    if kind == b"M":
-        numbers = _integers(body[n:])
-        return [number if there else None for there, number in zip(body[:n], numbers, strict=True)]
-    if kind == b"A":
-        start, by = _integers(body)
-        return [start] * n if by == 0 else list(range(start, start + by * n, by))
-    return list(_integers(body))
 
 
 def _bytes(kind: str, numbers: Iterable[float]) -> bytes:

@@ -13,11 +13,12 @@ from typing import Any
 
 from dray.core.states import ENDED, RunState
 from dray.store.errors import NoSuchRun
-from dray.store.events import Event
+from dray.store.events import Event, plain
 
 _ORDER = {state.value: place for place, state in enumerate(RunState)}
 _ENDED = frozenset(state.value for state in ENDED)
 _BIGGEST = 2**63
+_AT_ONCE = 500
 _FACTS = {
     "host": "UPDATE run SET host = ? WHERE nr = ?",
     "environment": "UPDATE run SET environment = ? WHERE nr = ?",
@@ -30,6 +31,20 @@ def number(db: sqlite3.Connection, run_id: str) -> int:
     if row is None:
         raise NoSuchRun(run_id)
     return int(row[0])
+
+
+def numbers(db: sqlite3.Connection, run_ids: Iterable[str]) -> dict[str, int]:
+    """The keys of many runs. Raises NoSuchRun for the first that is not there."""
+    ids = list(dict.fromkeys(run_ids))
+    found: dict[str, int] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = [plain(run_id) for run_id in ids[start : start + _AT_ONCE]]
+        query = f"SELECT id, nr FROM run WHERE id IN ({','.join('?' * len(some))})"  # noqa: S608 - question marks
+        found.update(db.execute(query, some))
+    missing = next((run_id for run_id in ids if run_id not in found), None)
+    if missing is not None:
+        raise NoSuchRun(missing)
+    return {run_id: found[run_id] for run_id in ids}
 
 
 def heard(db: sqlite3.Connection, run: int, attempt: int, said: Iterable[Event]) -> None:
@@ -50,7 +65,8 @@ def set_state(db: sqlite3.Connection, run_id: str, state: RunState, reason: Mapp
     if current in _ENDED or _ORDER[state.value] < _ORDER[current]:
         return
     why = None if reason is None else json.dumps(dict(reason))
-    db.execute("UPDATE run SET state = ?, reason = ? WHERE nr = ?", (state.value, why, run))
+    query = "UPDATE run SET state = ?, reason = ?, reason_kind = ? WHERE nr = ?"
+    db.execute(query, (state.value, why, reason_kind(reason), run))
 
 
 def end(db: sqlite3.Connection, run_id: str, attempt: int, ending: Mapping[str, Any], complete: bool) -> None:
@@ -64,10 +80,11 @@ def end(db: sqlite3.Connection, run_id: str, attempt: int, ending: Mapping[str, 
     if not ended and state not in _ENDED:
         reason = ending.get("reason")
         db.execute(
-            "UPDATE run SET state = ?, reason = ?, exit_code = ?, signal = ?, started = coalesce(?, started), ended = ?,"
+            "UPDATE run SET state = ?, reason = ?, reason_kind = ?, exit_code = ?, signal = ?, started = coalesce(?, started), ended = ?,"
             " duration_s = ?, ending = ? WHERE nr = ?",
             (
                 *(_ended_state(ending), json.dumps(reason) if isinstance(reason, dict) else None),
+                reason_kind(reason),
                 *(_whole(ending.get("code")), _whole(ending.get("signal")), _real(ending.get("started"))),
                 *(_real(ending.get("ended")), _real(ending.get("duration_s")), data, run),
             ),
@@ -81,7 +98,7 @@ def _begin(db: sqlite3.Connection, run: int, attempt: int) -> bool:
     (current,) = db.execute("SELECT attempts FROM run WHERE nr = ?", (run,)).fetchone()
     if attempt > current:
         db.execute(
-            "UPDATE run SET attempts = ?, reason = NULL, pid = NULL, exit_code = NULL, signal = NULL, started = NULL,"
+            "UPDATE run SET attempts = ?, reason = NULL, reason_kind = NULL, pid = NULL, exit_code = NULL, signal = NULL, started = NULL,"
             " ended = NULL, duration_s = NULL, host = NULL, environment = NULL, ending = NULL, complete = 0,"
             " state = ? WHERE nr = ?",
             (attempt, RunState.PREPARING.value, run),
@@ -106,6 +123,12 @@ def _ended_state(ending: Mapping[str, Any]) -> str:
     # Whatever a newer runner may call it: the run is over, and how cannot be known here.
     state = ending.get("state")
     return state if isinstance(state, str) and state in _ENDED else RunState.LOST.value
+
+
+def reason_kind(reason: object) -> str | None:
+    """Why a run ended, in one word that can be asked for."""
+    kind = reason.get("kind") if isinstance(reason, Mapping) else None
+    return plain(kind) if isinstance(kind, str) else None
 
 
 def _whole(value: object) -> int | None:

@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dray.core.errors import UnknownName, UsageError
 from dray.core.states import ACTIVE, RunState
+from dray.store import newest
 from dray.store.errors import AmbiguousRun, NoSuchRun, RunExists, UnsafeName
 from dray.store.events import plain
 
 if TYPE_CHECKING:
     from dray.core.spec import RunSpec
+    from dray.core.where_tree import Sort, Tree
 
 _SHOWN = 10
 _NEAR = 200
 _AT_ONCE = 500
 _AFTER_ANY_ID = "\U0010ffff"
+_MOST_COMPLETED = 2000
 _COLUMNS = (
     "nr, id, name, experiment, compute, created, spec, state, reason, attempts, pid, exit_code, signal, started, ended,"
-    " duration_s, host, environment, ending, complete, as_of, unreachable"
+    " duration_s, host, environment, ending, complete, as_of, unreachable, note"
 )
+
+Filter = tuple[str, list[Any]]
+"""A condition on `run` and the values of its question marks."""
 
 
 class RunRecord(NamedTuple):
@@ -31,6 +37,7 @@ class RunRecord(NamedTuple):
 
     id: str
     name: str | None
+    """As it was given at submit, or afterwards."""
     experiment: str
     compute: str
     created: float
@@ -54,7 +61,10 @@ class RunRecord(NamedTuple):
     """When the machine was last asked; None: never."""
     unreachable: str | None
     """Why the last question got no answer."""
+    note: str | None
+    """What somebody wrote about it afterwards."""
     notes: tuple[str, ...]
+    """What the machine had to say."""
 
     @property
     def spec(self) -> RunSpec:
@@ -63,12 +73,17 @@ class RunRecord(NamedTuple):
 
         return RunSpec.from_json(json.loads(self.spec_json))
 
+    @property
+    def said_name(self) -> str | None:
+        """The name that was given at submit; `name` is what it is called now."""
+        return self.spec.name
+
 
 def create(db: sqlite3.Connection, spec: RunSpec) -> None:
     """Put a new run in the list, in state `created`."""
     check_id(spec.id)
     try:
-        db.execute(
+        made = db.execute(
             "INSERT INTO run (id, name, experiment, compute, created, spec, state) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 *(spec.id, None if spec.name is None else plain(spec.name)),
@@ -78,6 +93,7 @@ def create(db: sqlite3.Connection, spec: RunSpec) -> None:
         )
     except sqlite3.IntegrityError as error:
         raise RunExists(spec.id) from error
+    newest.tagged(db, made.lastrowid or 0, spec.tags)
 
 
 def check_id(run_id: str) -> None:
@@ -121,33 +137,74 @@ def find(db: sqlite3.Connection, word: str) -> RunRecord:
 
 def listed(
     db: sqlite3.Connection,
-    experiment: str | None,
-    status: RunState | str | None,
+    filters: Sequence[Filter],
+    where: Tree | None,
+    sort: Sequence[Sort],
     limit: int | None,
-    active: bool,
+    offset: int,
 ) -> list[RunRecord]:
-    """Runs, newest first."""
-    wanted: list[str] = []
-    values: list[Any] = []
+    """Runs, newest first unless `sort` says otherwise."""
+    if where is None and not sort:
+        wanted = f"WHERE {' AND '.join(sql for sql, _ in filters)} " if filters else ""
+        values = [value for _, some in filters for value in some]
+        bounds = [-1 if limit is None else max(limit, 0), max(offset, 0)]
+        return _select(db, f"{wanted}ORDER BY created DESC, nr DESC LIMIT ? OFFSET ?", [*values, *bounds])
+    from dray.store import query  # with the language, which few looks at the history need
+
+    # Their numbers first: rows are wide, and sorting would carry them all along.
+    numbers = query.select(db, _with(db, filters, where), sort, limit, offset)
+    found: dict[int, RunRecord] = {}
+    for start in range(0, len(numbers), _AT_ONCE):
+        some = numbers[start : start + _AT_ONCE]
+        found.update(_numbered(db, f"WHERE nr IN ({','.join('?' * len(some))})", some))
+    return [found[number] for number in numbers]
+
+
+def counted(db: sqlite3.Connection, filters: Sequence[Filter], where: Tree | None) -> int:
+    """How many runs there are."""
+    from dray.store import query
+
+    return query.count(db, _with(db, filters, where))
+
+
+def filters(experiment: str | None, status: RunState | str | None, active: bool) -> list[Filter]:
+    """What is asked of runs so often that it needs no expression. Raises UnknownName for an unknown status."""
+    found: list[Filter] = []
     if experiment is not None:
-        wanted.append("experiment = ?")
-        values.append(plain(experiment))
+        found.append(("experiment = ?", [plain(experiment)]))
     if status is not None:
-        wanted.append("state = ?")
-        values.append(_known_state(status).value)
+        found.append(("state = ?", [_known_state(status).value]))
     if active:
-        wanted.append(f"state IN ({','.join('?' * len(ACTIVE))})")
-        values += sorted(state.value for state in ACTIVE)
-    where = f"WHERE {' AND '.join(wanted)} " if wanted else ""
-    if limit is not None:
-        values.append(max(limit, 0))
-    return _select(db, f"{where}ORDER BY created DESC, nr DESC{'' if limit is None else ' LIMIT ?'}", values)
+        found.append((f"state IN ({','.join('?' * len(ACTIVE))})", sorted(state.value for state in ACTIVE)))
+    return found
+
+
+def begun_with(db: sqlite3.Connection, prefix: str, limit: int) -> list[tuple[str, str | None]]:
+    """Ids and names of runs of which either begins with `prefix`, the newest first."""
+    if not prefix:
+        query = "SELECT id, name FROM run ORDER BY created DESC, nr DESC LIMIT ?"
+        return db.execute(query, (limit,)).fetchall()
+    start = plain(prefix)
+    rows: dict[str, tuple[float, str | None]] = {}
+    for word in ("id", "name"):
+        query = f"SELECT id, created, name FROM run WHERE {word} >= ? AND {word} < ? LIMIT ?"  # noqa: S608 - ours
+        for run_id, created, name in db.execute(query, (start, start + _AFTER_ANY_ID, _MOST_COMPLETED)):
+            rows[run_id] = (created, name)
+    newest_first = sorted(rows, key=lambda run_id: -rows[run_id][0])
+    return [(run_id, rows[run_id][1]) for run_id in newest_first[:limit]]
+
+
+def snapshots(db: sqlite3.Connection) -> set[str]:
+    """Digests of the code of all runs."""
+    specs = db.execute("SELECT spec FROM run")
+    return {digest for (spec,) in specs if (digest := json.loads(spec).get("snapshot"))}
 
 
 def forget(db: sqlite3.Connection, run: int, run_id: str) -> None:
     """Delete all rows of a run; its files are noted as left over, to be deleted next."""
     db.execute("DELETE FROM block WHERE series IN (SELECT nr FROM series WHERE run = ?)", (run,))
-    for table in ("series", "event", "broken", "stream", "ending"):
+    newest.forget(db, run)
+    for table in ("series", "event", "broken", "stream", "ending", "edit"):
         db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - ours
     db.execute("DELETE FROM run WHERE nr = ?", (run,))
     db.execute("INSERT OR IGNORE INTO leftover VALUES (?)", (run_id,))
@@ -183,9 +240,19 @@ def _near(db: sqlite3.Connection) -> list[str]:
 
 
 def _select(db: sqlite3.Connection, rest: str, values: Sequence[Any]) -> list[RunRecord]:
+    return [record for _, record in _numbered(db, rest, values)]
+
+
+def _numbered(db: sqlite3.Connection, rest: str, values: Sequence[Any]) -> list[tuple[int, RunRecord]]:
     rows = db.execute(f"SELECT {_COLUMNS} FROM run {rest}", values).fetchall()  # noqa: S608 - both are ours
     notes = _notes(db, [row[0] for row in rows])
-    return [_record(row, tuple(notes.get(row[0], ()))) for row in rows]
+    return [(row[0], _record(row, tuple(notes.get(row[0], ())))) for row in rows]
+
+
+def _with(db: sqlite3.Connection, filters: Sequence[Filter], where: Tree | None) -> list[Filter]:
+    from dray.store import query
+
+    return list(filters) if where is None else [*filters, query.where(db, where, time.time())]
 
 
 def _notes(db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, list[str]]:

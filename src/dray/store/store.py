@@ -1,19 +1,22 @@
 """The history as one object. Each method is one step: stored whole, or not at all.
 
 The work is done in the modules beside this one: `runs` (the list), `progress` (states), `streams` (bytes in),
-`points` (metrics), `contents` (everything else that was said), `logs` (files).
+`points` (metrics), `newest` (what holds now), `contents` (everything else that was said), `query` (expressions), `edits`
+(what is said afterwards), `logs` (files).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dray.core.states import RunState
-from dray.store import contents, mounts, points, progress, runs, streams, submitting
+from dray.store import contents, mounts, newest, points, progress, runs, streams, submitting
 from dray.store.database import Database
 from dray.store.errors import StoreError
 from dray.store.events import plain
@@ -21,6 +24,8 @@ from dray.store.logs import Logs
 
 if TYPE_CHECKING:
     from dray.core.spec import RunSpec
+    from dray.core.where_tree import Field, Sort, Tree
+    from dray.store import thinning
 
 
 class Store:
@@ -31,6 +36,7 @@ class Store:
         self._db = database
         self._logs = Logs(home / "logs")
         self._submitting = home / "submitting"
+        self._edits = home / "edits.jsonl"
 
     @classmethod
     def open(cls, home: Path, *, mountinfo: str = mounts.MOUNTINFO) -> Store:
@@ -103,10 +109,50 @@ class Store:
         status: RunState | str | None = None,
         limit: int | None = None,
         active: bool = False,
+        *,
+        where: Tree | None = None,
+        sort: Sequence[Sort] = (),
+        offset: int = 0,
     ) -> list[runs.RunRecord]:
-        """Runs, newest first; `active`: only those that have not ended. Raises UnknownName for an unknown status."""
+        """Runs, newest first or as `sort` says; `active`: only those that have not ended.
+
+        `where` and `sort` are what `dray.core.where` makes of text. Raises UnknownName for an unknown status.
+        """
+        wanted = runs.filters(experiment, status, active)
         with self._db.reading() as db:
-            return runs.listed(db, experiment, status, limit, active)
+            return runs.listed(db, wanted, where, sort, limit, offset)
+
+    def count(
+        self,
+        experiment: str | None = None,
+        status: RunState | str | None = None,
+        active: bool = False,
+        *,
+        where: Tree | None = None,
+    ) -> int:
+        """How many runs `runs` would list without a limit."""
+        wanted = runs.filters(experiment, status, active)
+        with self._db.reading() as db:
+            return runs.counted(db, wanted, where)
+
+    def columns(self, run_ids: Sequence[str], fields: Sequence[Field]) -> dict[str, dict[Field, Any]]:
+        """Of each run the values of those `fields` that it has, in a few questions for all of them."""
+        from dray.store import query
+
+        with self._db.reading() as db:
+            numbers = progress.numbers(db, run_ids)
+            found = query.columns(db, list(numbers.values()), fields)
+            return {run_id: found[number] for run_id, number in numbers.items()}
+
+    def complete_runs(self, prefix: str = "", limit: int = 50) -> list[tuple[str, str | None]]:
+        """Ids, with their names, of runs whose id or name begins so; the newest first."""
+        with self._db.reading() as db:
+            return runs.begun_with(db, prefix, limit)
+
+    def referenced_snapshots(self) -> set[str]:
+        """Digests of the code of all runs: what nobody may throw away."""
+        with self._db.reading() as db:
+            return runs.snapshots(db)
 
     def remove(self, run_id: str) -> None:
         """Forget a run and its log files. After a crash it is either listed whole or not at all."""
@@ -195,10 +241,38 @@ class Store:
         with self._db.reading() as db:
             return points.read(db, progress.number(db, run_id), names)
 
+    def thinned(
+        self,
+        run_id: str,
+        name: str,
+        points: int = 1000,
+        lo: float | None = None,
+        hi: float | None = None,
+        *,
+        times: bool = False,
+    ) -> thinning.Thinned:
+        """A metric in about so many rows, each with the mean, the least and the greatest of the points it stands for.
+
+        `lo` and `hi` are steps (of points without steps, their number); what lies outside is left out.
+        """
+        from dray.store import thinning
+
+        with self._db.reading() as db:
+            return thinning.thin(db, progress.number(db, run_id), plain(name), points, lo, hi, times)
+
     def latest(self, run_ids: Iterable[str]) -> dict[str, dict[str, tuple[float, int | None]]]:
         """Of each run the value and step of the last point of each metric."""
         with self._db.reading() as db:
-            return {run_id: points.latest(db, progress.number(db, run_id)) for run_id in run_ids}
+            numbers = progress.numbers(db, run_ids)
+            found = newest.latest(db, list(numbers.values()))
+            return {run_id: found[number] for run_id, number in numbers.items()}
+
+    def names(
+        self, kind: Literal["metrics", "params", "tags"], prefix: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Names of metrics, parameters or tags of any run, those that begin with `prefix`."""
+        with self._db.reading() as db:
+            return newest.names(db, kind.removesuffix("s"), plain(prefix), limit)
 
     def params(self, run_id: str) -> dict[str, Any]:
         """The last value of each parameter."""
@@ -206,10 +280,57 @@ class Store:
             return contents.last_values(db, progress.number(db, run_id), "params")
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """The tags given at submit, then those that the script set; the last value of a name counts."""
+        """The tags given at submit, then those that the script set, then those set afterwards: the last one counts."""
         with self._db.reading() as db:
-            said = contents.last_values(db, progress.number(db, run_id), "tags")
-            return {**runs.get(db, run_id).spec.tags, **said}
+            edits = contents.edits(db, progress.number(db, run_id))
+            tags = self._said_tags(db, run_id)
+        changed = {edit.key: edit.value for edit in edits if edit.kind == "tag"}
+        kept = {name: value for name, value in tags.items() if plain(name) not in changed}
+        return kept | {name: value for name, value in changed.items() if value is not None}
+
+    def said_tags(self, run_id: str) -> dict[str, str]:
+        """The tags as the run itself has them: given at submit, and set by the script."""
+        with self._db.reading() as db:
+            return self._said_tags(db, run_id)
+
+    # What is said afterwards
+
+    def edit(
+        self,
+        run_id: str,
+        *,
+        name: str | None = None,
+        note: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Name a run, write a note about it, set its tags, whatever it said itself; for good, also through a rebuild.
+
+        What is None is left as it is. An empty name or note takes it away, and so does None for a tag.
+        """
+        from dray.store import edits
+
+        with self._db.writing() as db:
+            progress.number(db, run_id)
+            if name is None and note is None and not tags:
+                return
+            edits.catch_up(db, self._edits)
+            edits.append(self._edits, edits.line(run_id, time.time(), name, tags or {}, note))
+            edits.catch_up(db, self._edits)
+
+    def edits(self, run_id: str) -> list[contents.Edit]:
+        """What was said of a run afterwards, and holds."""
+        with self._db.reading() as db:
+            return contents.edits(db, progress.number(db, run_id))
+
+    def replay_edits(self) -> int:
+        """Apply all that was ever said afterwards, for a history that was made anew; how many edits of its runs.
+
+        Safe to repeat.
+        """
+        from dray.store import edits
+
+        with self._db.writing() as db:
+            return edits.catch_up(db, self._edits, everything=True)
 
     def states(self, run_id: str) -> list[tuple[int, str, float]]:
         """Attempt, state and time of each state that the machine told."""
@@ -264,14 +385,30 @@ class Store:
         runs.check_id(run_id)
         return submitting.is_held(self._submitting, run_id)
 
+    def _catch_up(self) -> None:
+        """Apply edits that were written down by a process that was killed before it could apply them."""
+        from dray.store import edits
+
+        with self._db.reading() as db:
+            behind = edits.size(self._edits) != edits.applied(db)
+        if behind:
+            with self._db.writing() as db:
+                edits.catch_up(db, self._edits)
+
+    def _said_tags(self, db: sqlite3.Connection, run_id: str) -> dict[str, str]:
+        said = contents.last_values(db, progress.number(db, run_id), "tags")
+        return {**runs.get(db, run_id).spec.tags, **said}
+
     def _lines(self, run_id: str, kind: str) -> list[contents.Line]:
         with self._db.reading() as db:
             return list(contents.lines(db, progress.number(db, run_id), kind))
 
     def _sweep(self) -> None:
-        """Delete the log files of removed runs, those of a process that was killed meanwhile included."""
+        """Finish what a process was killed in the middle of: edits to apply, log files of removed runs to delete."""
         with self._db.reading() as db:
             waiting = db.execute("SELECT id FROM leftover").fetchall()
+        if os.path.exists(self._edits):
+            self._catch_up()
         for (run_id,) in waiting:
             # Under the lock: nobody can make a run of this id, or write a log, between the two.
             with self._db.writing() as db:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dray.store import events, points, progress
+from dray.store import events, newest, points, progress
 from dray.store.database import Database
 from dray.store.errors import CursorGap, UnsafeName
 from dray.store.logs import Logs
@@ -206,11 +206,13 @@ def _store_batch(connection: sqlite3.Connection, run: int, stream: int, batch: e
         query = "UPDATE stream SET opened = ? WHERE nr = ? AND opened IS NULL"
         connection.execute(query, (batch.opened, stream))
     for name, series in batch.points.items():
-        points.append(connection, run, stream, name, series)
+        span = points.append(connection, run, stream, name, series)
+        newest.measured(connection, run, stream, name, span, series)
     connection.executemany(
         "INSERT INTO event (stream, pos, run, kind, t, data) VALUES (?, ?, ?, ?, ?, ?)",
         [(stream, e.pos, run, e.kind, e.t, json.dumps(e.data, separators=(",", ":"))) for e in batch.events],
     )
+    newest.said(connection, run, stream, batch.events)
     connection.executemany(
         "INSERT INTO broken (stream, pos, run, length, why, head) VALUES (?, ?, ?, ?, ?, ?)",
         [(stream, b.pos, run, b.length, b.why, b.head) for b in batch.broken],
