@@ -75,7 +75,9 @@ def test_each_row_is_the_span_of_its_points(
         assert len(found.values) <= wanted
         if count <= wanted:
             # A sum of -0.0 is 0.0: the sign of zero is not kept, and no drawing shows it.
-            assert found.steps == whole.steps and repr(found.values) == repr([value + 0.0 for value in values])
+            assert found.steps == whole.steps and repr(found.values) == repr(
+                [value + 0.0 for value in values]
+            )
 
         inside = [n for n in range(count) if lo <= n <= hi]
         part = Series(list(inside), [float(n) for n in inside], [values[n] for n in inside])
