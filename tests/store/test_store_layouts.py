@@ -22,10 +22,14 @@ _SCRIPT_LOG = b"hello\n"  # the one log of the recorded runs
 @pytest.fixture
 def old_home(home: Path) -> Path:
     """A home with a history of layout 1."""
+    return _home_of(home, 1)
+
+
+def _home_of(home: Path, layout: int) -> Path:
     log = home / "logs" / "aaaaaaaaaa" / "1" / "log.script"
     log.parent.mkdir(parents=True)
     log.write_bytes(_SCRIPT_LOG)
-    shutil.copyfile(_RECORDED / "history-1.db", home / "history.db")
+    shutil.copyfile(_RECORDED / f"history-{layout}.db", home / "history.db")
     return home
 
 
@@ -40,14 +44,36 @@ def _short(exported: dict[str, Any]) -> dict[str, Any]:
     return {**exported, "metrics": metrics}
 
 
-def test_a_history_of_layout_1_holds_what_it_held(old_home: Path) -> None:
-    expected = json.loads((_RECORDED / "history-1.json").read_text())
+@pytest.mark.parametrize("layout", range(1, migrations.LATEST))
+def test_a_history_of_an_earlier_layout_holds_what_it_held(home: Path, layout: int) -> None:
+    expected = json.loads((_RECORDED / f"history-{layout}.json").read_text())
 
-    with Store.open(old_home) as store:
+    with Store.open(_home_of(home, layout)) as store:
         found = {record.id: _short(store.export_state(record.id)) for record in store.runs()}
 
     assert json.loads(json.dumps(found)) == expected
     assert len(expected) == 4
+
+
+def test_edits_of_layout_2_are_kept(home: Path) -> None:
+    with Store.open(_home_of(home, 2)) as store:
+        run = store.find("renamed")
+
+        assert (run.id, run.note, run.imported) == ("aaaaaaaaaa", "the good one", None)
+        assert store.tags(run.id)["seen"] == "yes"
+        assert "stage" not in store.tags(run.id)
+        assert store.fetched(run.id) == {}
+
+
+def test_what_was_fetched_is_known_until_the_run_is_forgotten(old_home: Path) -> None:
+    with Store.open(old_home) as store:
+        store.mark_fetched("aaaaaaaaaa", "outputs/model", 7, "ab" * 32)
+        store.mark_fetched("aaaaaaaaaa", "outputs/model", 8, "cd" * 32)
+        assert store.fetched("aaaaaaaaaa") == {"outputs/model": (8, "cd" * 32)}
+
+        store.remove("aaaaaaaaaa")
+        with store._db.reading() as db:
+            assert db.execute("SELECT count(*) FROM fetched").fetchone() == (0,)
 
 
 def test_what_layout_2_added_is_filled_from_what_was_there(old_home: Path) -> None:

@@ -14,6 +14,9 @@ metric    summary of one metric of a run, all its streams together; `stream` is 
 param     the last value of a parameter: `kind` says what it was ("s"tring, "n"umber, "b"oolean, "-" null)
 tag       the value of a tag that counts: an edit's, else the script's (`stream`), else the one given at submit
 edit      what people said afterwards; applied to run.name, run.note and tag
+
+run.imported   when the run came in from an export: then no machine is ever asked about it
+fetched   the outputs that were brought home, each with the size and digest it had
 """
 
 from __future__ import annotations
@@ -147,7 +150,17 @@ def _fill_said(db: sqlite3.Connection) -> None:
         )
 
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_layout, _newest_values)
+def _kept_at_home(db: sqlite3.Connection) -> None:
+    """Layout 3: what of a run is safe here, whatever becomes of its machine."""
+    db.execute("ALTER TABLE run ADD COLUMN imported REAL")
+    db.execute(
+        """CREATE TABLE fetched (
+            run INTEGER NOT NULL, path TEXT NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL, t REAL NOT NULL,
+            PRIMARY KEY (run, path)) WITHOUT ROWID"""
+    )
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_layout, _newest_values, _kept_at_home)
 LATEST = len(STEPS)
 
 

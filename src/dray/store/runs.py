@@ -25,7 +25,7 @@ _AFTER_ANY_ID = "\U0010ffff"
 _MOST_COMPLETED = 2000
 _COLUMNS = (
     "nr, id, name, experiment, compute, created, spec, state, reason, attempts, pid, exit_code, signal, started, ended,"
-    " duration_s, host, environment, ending, complete, as_of, unreachable, note"
+    " duration_s, host, environment, ending, complete, as_of, unreachable, note, imported"
 )
 
 Filter = tuple[str, list[Any]]
@@ -63,6 +63,8 @@ class RunRecord(NamedTuple):
     """Why the last question got no answer."""
     note: str | None
     """What somebody wrote about it afterwards."""
+    imported: float | None
+    """When it came in from an export; None: it was submitted from here, or found on a machine."""
     notes: tuple[str, ...]
     """What the machine had to say."""
 
@@ -204,7 +206,7 @@ def forget(db: sqlite3.Connection, run: int, run_id: str) -> None:
     """Delete all rows of a run; its files are noted as left over, to be deleted next."""
     db.execute("DELETE FROM block WHERE series IN (SELECT nr FROM series WHERE run = ?)", (run,))
     newest.forget(db, run)
-    for table in ("series", "event", "broken", "stream", "ending", "edit"):
+    for table in ("series", "event", "broken", "stream", "ending", "edit", "fetched"):
         db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - ours
     db.execute("DELETE FROM run WHERE nr = ?", (run,))
     db.execute("INSERT OR IGNORE INTO leftover VALUES (?)", (run_id,))

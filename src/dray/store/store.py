@@ -332,6 +332,27 @@ class Store:
         with self._db.writing() as db:
             return edits.catch_up(db, self._edits, everything=True)
 
+    # What came home
+
+    def mark_fetched(self, run_id: str, path: str, size: int, sha256: str) -> None:
+        """The output `path` is on this client now, whole: what is thrown away on the machine is not lost."""
+        with self._db.writing() as db:
+            row = (progress.number(db, run_id), plain(path), size, sha256, time.time())
+            db.execute("INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?)", row)
+
+    def fetched(self, run_id: str) -> dict[str, tuple[int, str]]:
+        """Size and digest of each output that was brought home, by its path on the machine."""
+        with self._db.reading() as db:
+            query = "SELECT path, bytes, sha256 FROM fetched WHERE run = ? ORDER BY path"
+            rows = db.execute(query, (progress.number(db, run_id),))
+            return {path: (size, sha256) for path, size, sha256 in rows}
+
+    def mark_imported(self, run_id: str, t: float) -> None:
+        """All of this run is here, and no machine is to be asked about it."""
+        with self._db.writing() as db:
+            query = "UPDATE run SET imported = ?, complete = 1 WHERE nr = ?"
+            db.execute(query, (t, progress.number(db, run_id)))
+
     def states(self, run_id: str) -> list[tuple[int, str, float]]:
         """Attempt, state and time of each state that the machine told."""
         return [(line.attempt, line.data["state"], line.t) for line in self._lines(run_id, "state")]
