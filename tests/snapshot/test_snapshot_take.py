@@ -34,7 +34,7 @@ def _contents(snapshot: Snapshot) -> dict[str, bytes]:
 
 
 def _require_true_blobs(home: Path) -> int:
-    """Every blob has the content that its name says; how many there are."""
+    """Every blob has the content that its name says; how many there are, manifests among them."""
     blobs = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
     assert all(_sha(path.read_bytes()) == path.parent.name + path.name for path in blobs)
     assert list((home / "blobs" / "incoming").iterdir()) == []
@@ -72,6 +72,18 @@ def test_the_manifest_is_as_the_contract_says(code: Path, home: Path) -> None:
     assert snapshot.blob_path(_sha(b"echo")).stat().st_mode & 0o777 == 0o400
 
 
+def test_the_manifest_is_a_blob_too_and_comes_back_when_it_is_lost(code: Path, home: Path) -> None:
+    (code / "a.py").write_bytes(b"1")
+
+    snapshot = take(code, home)
+    kept = snapshot.blob_path(snapshot.digest)
+    assert kept.read_bytes() == canonical_json(snapshot.manifest)
+
+    kept.unlink()
+    assert take(code, home).digest == snapshot.digest
+    assert kept.read_bytes() == canonical_json(snapshot.manifest)
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
@@ -104,7 +116,7 @@ def test_the_same_content_is_kept_once_and_the_same_folder_has_the_same_digest(
     digests = {take(code, home).digest, take(tmp_path / "other", home).digest}
 
     assert len(digests) == 1
-    assert _require_true_blobs(home) == 1
+    assert _require_true_blobs(home) == 1 + 1
 
 
 def test_big_files_are_read_in_pieces_and_told_of(code: Path, home: Path) -> None:
@@ -115,7 +127,7 @@ def test_big_files_are_read_in_pieces_and_told_of(code: Path, home: Path) -> Non
     snapshot = take(code, home, progress=lambda what, done, total: told.append((what, done, total)))
 
     assert _contents(snapshot) == {f"{n}.bin": (code / f"{n}.bin").read_bytes() for n in range(5)}
-    assert _require_true_blobs(home) == 5
+    assert _require_true_blobs(home) == 5 + 1
     assert told[0] == ("looking", 5, None)
     assert all(
         0 <= done <= 5 * 3_000_002 and total == 5 * 3_000_002
@@ -304,7 +316,7 @@ def test_many_submits_at_once_agree(code: Path, home: Path) -> None:
 
     assert answers == {take(code, home).digest + "\n"}
     assert [process.returncode for process in many] == [0] * 6
-    assert _require_true_blobs(home) == 151
+    assert _require_true_blobs(home) == 151 + 1
     assert [path.suffix for path in (home / "cache").iterdir()] in ([], [".stats"])
 
 

@@ -87,6 +87,8 @@ class RunSpec:
     buffered: bool = False
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL at a timeout."""
+    rerun_of: str | None = None
+    """Id of the run that this one repeats."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the wire, run.json and the store."""

@@ -1,4 +1,4 @@
-"""What a channel can ask of this machine: submit, follow, look, cancel, fetch, remove, list, probe.
+"""What a channel can ask of this machine: submit, follow, look, cancel, fetch, code, remove, list, probe.
 
 One process per channel, ended by the channel's end. It answers requests in order while it follows runs; docs/design.md, "The wire".
 """
@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import Any, Callable
 
-from . import frames, layout, results, visit
+from . import code, frames, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
 from .launch import Order
@@ -293,6 +293,46 @@ class Server:
         except FileNotFoundError:
             raise Trouble("no-file", "the run left no file `%s`" % path[:200]) from None
         self.send({"fetched": path, "sha256": seen.hexdigest(), "bytes": size})
+
+    # -- the code of a run
+
+    def _op_manifest(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if not self._missing(folder):
+            self.send({"manifest": self._manifest(folder)})
+
+    def _manifest(self, folder: RunFolder) -> dict[str, Any]:
+        manifest = code.manifest_of(folder)
+        if manifest is None:
+            raise Trouble("no-manifest", "the list of the run's files is damaged or gone")
+        return manifest
+
+    def _op_blobs(self, header: dict[str, Any]) -> None:
+        folder = self._folder(header)
+        if self._missing(folder):
+            return
+        known = code.places(self._manifest(folder))
+        for digest in map(str, header["digests"]):
+            fd = code.open_content(self.machine, folder, digest, *known[digest]) if digest in known else None
+            if fd is None:
+                self.send({"gone": digest})
+                continue
+            try:
+                self._send_content(fd, digest, known[digest][0])
+            finally:
+                os.close(fd)
+        self.send({"done": True})
+
+    def _send_content(self, fd: int, digest: str, size: int) -> None:
+        while True:
+            piece = os.read(fd, min(frames.PIECE, size))
+            size -= len(piece)
+            last = (
+                size <= 0 or not piece
+            )  # shorter than it was a moment ago: the client sees that by the digest
+            self.send({"blob": digest, "last": last}, piece)
+            if last:
+                return
 
     def _op_remove(self, header: dict[str, Any]) -> None:
         folder = self._folder(header)

@@ -1,7 +1,7 @@
 """Turns a code folder into a manifest and content-addressed blobs: what a run carries with it.
 
-Begin with `take` (taking.py); the walk is `plan` (walk.py), the ignore rules are ignores.py and patterns.py. Laying a
-snapshot out again is the runner's work. Everything is imported on first use, because a CLI imports this room on each start.
+Begin with `take` (taking.py); the walk is `plan` (walk.py), the ignore rules are ignores.py and patterns.py. For a run it is
+laid out by the runner; for a person who wants it again by laying_out.py. Everything is imported on first use, because a CLI imports this room on each start.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dray.snapshot.blobs import Arriving, BlobStore, WrongContent
     from dray.snapshot.errors import (
         BadLimit,
+        BadManifest,
         FolderTooBig,
         NoRoomForBlobs,
         NoSuchFolder,
@@ -20,12 +22,17 @@ if TYPE_CHECKING:
         Unreadable,
     )
     from dray.snapshot.folder import find_code_folder, path_within
+    from dray.snapshot.laying_out import is_same, lay_out, leads_out
+    from dray.snapshot.manifests import checked, is_digest
     from dray.snapshot.plans import LeftOut, Plan, explain_missing, summary
     from dray.snapshot.taking import Snapshot, take
     from dray.snapshot.walk import plan
 
 __all__ = [
+    "Arriving",
     "BadLimit",
+    "BadManifest",
+    "BlobStore",
     "FolderTooBig",
     "LeftOut",
     "NoRoomForBlobs",
@@ -36,8 +43,14 @@ __all__ = [
     "Snapshot",
     "SnapshotError",
     "Unreadable",
+    "WrongContent",
+    "checked",
     "explain_missing",
     "find_code_folder",
+    "is_digest",
+    "is_same",
+    "lay_out",
+    "leads_out",
     "path_within",
     "plan",
     "summary",
@@ -45,8 +58,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "blobs": ("Arriving", "BlobStore", "WrongContent"),
     "errors": (
         "BadLimit",
+        "BadManifest",
         "FolderTooBig",
         "NoRoomForBlobs",
         "NoSuchFolder",
@@ -56,6 +71,8 @@ _HOMES = {
         "Unreadable",
     ),
     "folder": ("find_code_folder", "path_within"),
+    "laying_out": ("is_same", "lay_out", "leads_out"),
+    "manifests": ("checked", "is_digest"),
     "plans": ("LeftOut", "Plan", "explain_missing", "summary"),
     "taking": ("Snapshot", "take"),
     "walk": ("plan",),

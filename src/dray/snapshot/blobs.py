@@ -85,6 +85,10 @@ class BlobStore:
                 except FileNotFoundError:  # another process clears up, too
                     continue
 
+    def young(self) -> str:
+        """A name for a content that is not complete."""
+        return os.path.join(self._incoming, f"{os.getpid()}-{os.urandom(8).hex()}")
+
     def free(self) -> int:
         """Bytes that this user may still write."""
         import shutil
@@ -128,6 +132,27 @@ class BlobStore:
         stored = Stored(digest, (path, size, *after[2:]), read_at_ns, before == after and size == after[1])
         return stored, self.has(digest, size)
 
+    def keep(self, data: bytes, digest: str) -> None:
+        """Store `data`, whose SHA-256 is `digest`. One look when it is there. Raises NoRoomForBlobs."""
+        if not self.has(digest, len(data)):
+            self.mend(data, digest)
+
+    def mend(self, data: bytes, digest: str) -> None:
+        """The same, over whatever is there: it may be damaged."""
+        with Arriving(self, digest, len(data)) as blob:
+            blob.write(data)
+            blob.finish()
+
+    def is_intact(self, digest: str, size: int) -> bool:
+        """Whether the content is there and is what its name says: it is read as a whole."""
+        if not self.has(digest, size):
+            return False
+        try:
+            with open(self.path(digest), "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except OSError:
+            return False
+
     def _store(self, source: int, expected: int, told: Callable[[int], None]) -> tuple[str, int]:
         piece = os.read(source, _PIECE)
         hasher = hashlib.sha256(piece)
@@ -140,7 +165,7 @@ class BlobStore:
         self, source: int, piece: bytes, hasher: _Hash, told: Callable[[int], None]
     ) -> tuple[str, int]:
         """Copy `piece`, which `hasher` has seen, and what follows it in `source` into the store."""
-        young = os.path.join(self._incoming, f"{os.getpid()}-{os.urandom(8).hex()}")
+        young = self.young()
         size = 0
         try:
             target = os.open(young, _CREATE, 0o400)
@@ -171,6 +196,52 @@ class BlobStore:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(final), mode=0o700, exist_ok=True)
             os.replace(young, final)
+
+
+class WrongContent(Exception):
+    """What arrived is not what its digest says, or is longer."""
+
+
+class Arriving:
+    """A content of known digest that comes in pieces. It is in the store when `finish` returns, and else nowhere."""
+
+    def __init__(self, store: BlobStore, digest: str, size: int) -> None:
+        self._blobs = store
+        self._digest = digest
+        self._size = size
+        self._came = 0
+        self._hasher = hashlib.sha256()
+        store.prepare()
+        self._young = store.young()
+        self._file = os.open(self._young, _CREATE, 0o400)
+
+    def __enter__(self) -> Arriving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+        _unlink(self._young)
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes. Raises WrongContent for more than were told, NoRoomForBlobs."""
+        self._came += len(piece)
+        if self._came > self._size:
+            raise WrongContent(self._digest)
+        self._hasher.update(piece)
+        try:
+            _write_all(self._file, piece)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise NoRoomForBlobs(self._blobs.folder, self._size, self._blobs.free()) from error
+
+    def finish(self) -> None:
+        """Put it in its place, over whatever damaged content may be there. Raises WrongContent."""
+        if self._came != self._size or self._hasher.hexdigest() != self._digest:
+            raise WrongContent(self._digest)
+        final = self._blobs.path(self._digest)
+        os.makedirs(os.path.dirname(final), mode=0o700, exist_ok=True)
+        os.replace(self._young, final)
 
 
 def _open(path: str) -> int:

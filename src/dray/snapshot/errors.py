@@ -8,6 +8,7 @@ DrayError
 │   └── BadLimit         DRAY_SNAPSHOT_LIMIT is no size
 └── SnapshotError
     ├── FolderTooBig     more would travel than the limit allows
+    ├── BadManifest      a manifest that came from elsewhere is not what it should be
     ├── Unreadable       files or folders that this user may not read
     └── NoRoomForBlobs   the disk under DRAY_HOME is too full for a copy
 """
@@ -109,6 +110,15 @@ class FolderTooBig(SnapshotError):
         self.total = total
         self.limit = limit
         self.biggest = tuple(biggest)
+
+
+class BadManifest(SnapshotError):
+    """A manifest that is damaged, is another one, or would write outside its folder. Nothing was written."""
+
+    code = "bad-manifest"
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__("the list of the code's files cannot be used", why=printable(trouble))
 
 
 class Unreadable(SnapshotError):

@@ -27,7 +27,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A code folder as it was, every content of it in the blob store."""
+    """A code folder as it was, every content of it, and the manifest too, in the blob store."""
 
     root: Path
     manifest: dict[str, Any]
@@ -70,10 +70,13 @@ def take(root: str | Path, home: str | Path, *, progress: Progress | None = None
         "links": [list(link) for link in found.links],
         "dirs": found.dirs,
     }
+    words = canonical_json(manifest)
+    digest = sha256(words).hexdigest()
+    BlobStore(home).keep(words, digest)  # so that the code can be had again: docs/decisions/0015
     return Snapshot(
         root=Path(found.root),
         manifest=manifest,
-        digest=sha256(canonical_json(manifest)).hexdigest(),
+        digest=digest,
         files=len(found.files) + len(found.links),
         bytes=found.bytes,
         left_out=tuple(found.left_out),

@@ -2,13 +2,19 @@
 
 DrayError
 ├── RunAlive           a live run cannot be removed
-├── CannotWrite        a fetched file cannot be put where it was wanted
+├── CannotWrite        a fetched file, or a restored folder, cannot be put where it was wanted
+├── FolderNotEmpty     a folder that is to be restored to holds something
+├── NoCode             a run carried no code
+├── CodeGone           the code of a run is not to be had any more
+├── SecretMissing      a run cannot be repeated without its secret
 ├── NoPython           no Python for the script on this shell's PATH
 ├── ScriptLeftOut      an ignore rule keeps the script here
 └── BadScript          the script's kind cannot be started
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from dray.core.errors import DrayError, UsageError, printable
 
@@ -58,6 +64,56 @@ class CannotWrite(DrayError):
     def __init__(self, trouble: OSError) -> None:
         where = f" `{printable(str(trouble.filename))}`" if trouble.filename else ""
         super().__init__(f"cannot write{where}", why=trouble.strerror, hint="name another folder with `--to`")
+
+
+class FolderNotEmpty(UsageError):
+    """Code is restored into a folder of its own."""
+
+    code = "folder-not-empty"
+
+    def __init__(self, folder: str, names: Sequence[str], hint: str) -> None:
+        named = ", ".join(f"`{printable(name)}`" for name in names[:3])
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        super().__init__(f"`{printable(folder)}` is not empty", why=f"it holds {named}{more}", hint=hint)
+
+
+class NoCode(UsageError):
+    """The run has no snapshot that could be had again."""
+
+    code = "no-code"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} carried no code", why="its history names no snapshot")
+
+
+class CodeGone(DrayError):
+    """The code of a run, or a part of it, is neither on this client nor on the run's machine."""
+
+    code = "code-gone"
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(f"the code of run {run_id} is not to be had", why=why)
+
+    @classmethod
+    def files(cls, run_id: str, paths: Sequence[str], count: int, elsewhere: str) -> CodeGone:
+        """Of `count` files the contents of `paths` are not here; `elsewhere` says where they are not, either."""
+        named = ", ".join(f"`{printable(path)}`" for path in paths[:5])
+        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+        kept = "is not intact here" if len(paths) == 1 else "are not intact here"
+        return cls(run_id, f"of its {count} files {named}{more} {kept}, {elsewhere}")
+
+
+class SecretMissing(UsageError):
+    """Only the names of secrets are kept; their values have to come again."""
+
+    code = "secret-missing"
+
+    def __init__(self, run_id: str, name: str) -> None:
+        super().__init__(
+            f"run {run_id} had the secret `{printable(name)}`, and has no value for it now",
+            why="values of secrets are stored nowhere",
+            hint=f"run.rerun(secrets={{{name!r}: ...}})",
+        )
 
 
 class ScriptLeftOut(UsageError):
