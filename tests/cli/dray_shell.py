@@ -26,6 +26,7 @@ class Shell:
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder
         self.home = home
+        self.python = sys.executable
         self.env = {**_BASE, "DRAY_HOME": str(home), "VIRTUAL_ENV": sys.prefix}
 
     def write(self, name: str, text: str) -> Path:

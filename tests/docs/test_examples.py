@@ -13,7 +13,7 @@ import pytest
 from tests.docs.console import Command, File, examples, matches
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("docs/tutorial.md", "docs/how-to/local.md")
+PAGES = ("docs/tutorial.md", "docs/how-to/local.md", "docs/how-to/history.md")
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +152,54 @@ class TargetContract:
         with workspace.connect(target.name) as connection:
             assert connection.call({"op": "list"}) == {"runs": [], "never": []}
 
+    def test_the_exact_code_of_a_run_is_had_again_from_its_machine_alone(
+        self, workspace: Workspace, target: Target, project: Path, tmp_path: Path
+    ) -> None:
+        (project / "tool.sh").write_text("echo tool\n")
+        (project / "tool.sh").chmod(0o755)
+        (project / "link").symlink_to("tool.sh")
+        (project / "empty").mkdir()
+        (project / "big.bin").write_bytes(os.urandom(3_000_000))
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        shutil.rmtree(workspace.home / "blobs")
+
+        restored = run.restore(tmp_path / "again")
+
+        assert _tree(tmp_path / "again") == _tree(project)
+        assert restored.digest == run.record.spec.snapshot
+
+    def test_a_run_is_repeated_from_its_own_code_whatever_became_of_the_folder(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        run = workspace.submit(
+            "train.py", "--lr", "a b", compute=target.name, cwd=str(project), tags={"a": "b"}, timeout=60
+        ).wait()
+        shutil.rmtree(workspace.home / "blobs")
+        shutil.rmtree(project)
+
+        again = run.rerun(tags={"c": "d"}).wait()
+        other = again.rerun("--lr", "2").wait()
+
+        assert again.log() == run.log() == b"helped data ['--lr', 'a b']\n"
+        assert other.log() == b"helped data ['--lr', '2']\n"
+        first, second = run.record.spec, again.record.spec
+        assert second.snapshot == first.snapshot
+        assert (second.rerun_of, other.record.spec.rerun_of) == (run.id, again.id)
+        assert again.tags == {"a": "b", "c": "d"}
+        assert (second.timeout_s, second.experiment, second.compute) == (60, first.experiment, target.name)
+
+    def test_a_run_of_this_machine_is_repeated_there(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        here = workspace.submit("train.py", cwd=str(project)).wait()
+        shutil.rmtree(workspace.home / "blobs")
+        shutil.rmtree(project)
+
+        there = here.rerun(compute=target.name).wait()
+
+        assert (there.status, there.record.compute) == (RunState.COMPLETED, target.name)
+        assert there.log() == here.log()
+
     def test_a_live_run_is_not_removed(self, workspace: Workspace, target: Target, project: Path) -> None:
         (project / "long.py").write_text("import time; time.sleep(300)")
         run = workspace.submit("long.py", compute=target.name, cwd=str(project))
@@ -204,9 +254,20 @@ class TargetContract:
         assert run.log() == heard
 
 
+def _tree(folder: Path) -> dict[str, object]:
+    """All there is below a folder: contents with their executable bit, targets of links, folders."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else (path.read_bytes(), os.access(path, os.X_OK) and path.stat().st_mode & 0o100)
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
+
+
 def _servers_of(workspace: Workspace, target: Target) -> None:
     """kill -9 of everything that this process started as a channel: the link is gone, the run is not."""
-    import os
     import signal
 
     me = os.getpid()

@@ -15,12 +15,15 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
     ("follow", "Watch a run live: its log, its states, its end.", RUNNING, "follow"),
     ("wait", "Wait until runs have ended.", RUNNING, "wait"),
     ("cancel", "Stop runs, keeping all they have written so far.", RUNNING, "cancel"),
+    ("rerun", "Run the same code, environment and command again.", RUNNING, "rerun"),
     ("experiment submit", "The same as `dray submit`.", RUNNING, "experiment"),
     ("runs", "List the history, newest first.", HISTORY, "runs"),
     ("show", "Show all that is known of a run.", HISTORY, "show"),
     ("logs", "Print what a run wrote, byte for byte.", HISTORY, "logs"),
     ("metrics", "Show what a run logged, with full histories.", HISTORY, "metrics"),
     ("outputs", "List or fetch the files that a run left.", HISTORY, "outputs"),
+    ("compare", "Show what differs between runs, side by side.", HISTORY, "compare"),
+    ("restore", "Lay the exact code of a run out in a folder.", HISTORY, "restore"),
     ("rm", "Forget ended runs and delete their folders.", HISTORY, "rm"),
     ("compute list", "List the computes.", MACHINES, "compute"),
     ("compute show", "Show one compute.", MACHINES, "compute"),
@@ -39,6 +42,8 @@ HABITS = {
     "fetch": "outputs", "download": "outputs", "pull": "outputs", "files": "outputs", "artifacts": "outputs",
     "machines": "compute list", "computes": "compute list", "targets": "compute list", "hosts": "compute list",
     "check": "doctor", "diagnose": "doctor", "reindex": "rebuild", "join": "wait",
+    "diff": "compare", "cmp": "compare", "repeat": "rerun", "retry": "rerun", "resubmit": "rerun", "again": "rerun",
+    "checkout": "restore", "code": "restore",
 }  # fmt: skip
 
 

@@ -52,6 +52,7 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [
         ("id", run["id"]),
         ("name", run["name"]),
+        ("repeats", run["rerun_of"]),
         ("experiment", run["experiment"]),
         ("compute", run["compute"]),
         ("status", run["status"]),

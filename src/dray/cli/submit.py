@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +10,17 @@ import click
 
 from dray.cli import desk, secret_values
 from dray.cli.documents import write_json
-from dray.cli.endings import FAILED, NOT_STARTED
 from dray.cli.facts import environment_text, git_text, shell_words, write_facts
-from dray.cli.options import Duration, Pair, as_json, voiced
+from dray.cli.options import as_json, voiced
 from dray.cli.progress import Activity
+from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
-from dray.cli.voice import Voice, pass_echo
+from dray.cli.voice import Voice
 from dray.core.durations import show_bytes
-from dray.core.errors import DrayError, UnknownName, UsageError, printable
+from dray.core.errors import UnknownName, UsageError, printable
 
 if TYPE_CHECKING:
-    from dray.workspace import Run, Submission, Workspace
+    from dray.workspace import Submission, Workspace
 
 
 class SubmitCommand(click.Command):
@@ -47,46 +46,17 @@ class SubmitCommand(click.Command):
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@click.option("-c", "--compute", metavar="NAME", help="Where to run; default: $DRAY_COMPUTE, else local.")
+@describes_a_run("$DRAY_COMPUTE, else local", "the folder's name")
 @click.option("--dir", "folder", metavar="D", help="The code folder; default: the project around the script.")
-@click.option("--experiment", metavar="E", help="The experiment it belongs to; default: the folder's name.")
-@click.option("--name", metavar="N", help="A name for the run, to use in place of its id.")
-@click.option("--tag", "tags", type=Pair(), metavar="K=V", multiple=True, help="A tag; may be repeated.")
-@click.option(
-    "-e",
-    "--env-var",
-    "env",
-    type=Pair(),
-    metavar="K=V",
-    multiple=True,
-    help="A variable for the script that may be seen; may be repeated.",
-)
-@click.option(
-    "--secret",
-    "secret_words",
-    metavar="NAME[=@FILE]",
-    multiple=True,
-    help="A variable that may not be seen, from the file; else from the environment, the keyring "
-    '(service "dray"), or a prompt, in this order. Masked in the output.',
-)
 @click.option(
     "--env",
     "environment",
     metavar="FILE|none",
     help="The file that says what to install, or `none`; default: the one in the code folder.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=Duration(),
-    metavar="D",
-    help="End the script after this long (90s, 10m, 4h, 2d), counted from `running`.",
-)
 @click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
 @click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
-@click.option("-d", "--detach", is_flag=True, help="Print the run's id and leave it running.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and run; start nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @as_json("the run (with --dry-run the plan)")
 @voiced
 @click.argument("words", metavar="SCRIPT [ARGS...] | -- COMMAND...", nargs=-1, type=click.UNPROCESSED)
@@ -123,19 +93,10 @@ def submit(
         if dry_run:
             return _show_plan(ws, submission, list(sources), voice, wants_json)
         secrets = secret_values.collect(sources, may_ask=not yes)
-        run = _start(ws, replace(submission, secrets=secrets), voice)
-        if detach:
-            run.detach()
-            if wants_json:
-                write_json(run.to_json())
-            else:
-                click.echo(run.id)
-            return 0
-        from dray.cli.following import to_the_end
-
-        if _has_stdin():
-            voice.say("the script gets no stdin: what comes here by a pipe or a file stays unread")
-        return to_the_end(run, voice, wants_json=wants_json)
+        whole = replace(submission, secrets=secrets)
+        return start_and_follow(
+            lambda on: ws.submit_planned(whole, on), voice, detach=detach, wants_json=wants_json
+        )
 
 
 def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, Any]) -> Submission:
@@ -172,30 +133,6 @@ def _check_file(path: str) -> None:
     if not known:
         error.why = f"nor is there another one in `{printable(folder or os.getcwd())}`"
     raise error
-
-
-def _has_stdin() -> bool:
-    """Something stands ready to be read that is no terminal: a pipe or a file."""
-    kind = os.fstat(0).st_mode
-    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
-
-
-def _start(ws: Workspace, submission: Submission, voice: Voice) -> Run:
-    """Until the machine has claimed the run, saying what happens."""
-    with Activity(voice) as activity:
-        try:
-            return ws.submit_planned(submission, activity.hear)
-        except KeyboardInterrupt:
-            activity.rest()
-            pass_echo()
-            voice.say("left while the run was being sent", "what became of it: dray runs")
-            raise
-        except DrayError as error:
-            if (
-                error.exit_code == FAILED
-            ):  # whatever it was: the script has not run, and 1 would say that it had
-                error.exit_code = NOT_STARTED
-            raise
 
 
 def _show_plan(

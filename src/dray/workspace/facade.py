@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,10 +18,10 @@ from dray.store import HistoryDamaged, RunExists, Store
 from dray.targets import LocalTarget
 from dray.workspace.events import Event, Progress, Said
 from dray.workspace.following import look
-from dray.workspace.handing_over import HandingOver
+from dray.workspace.handing_over import hand_over
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
-from dray.workspace.submission import Plan, Prepared, Submission
+from dray.workspace.submission import Plan, Prepared, Submission, header
 
 _ALL = Callable[[Event], None]
 
@@ -144,20 +143,12 @@ class Workspace:
             travels = [row[0] for row in (*snapshot.manifest["files"], *snapshot.manifest["links"])]
             prepared.check_script_travels(travels, snapshot.left_out)
             spec = prepared.spec(snapshot)
-            for line in _header(prepared, spec, snapshot.summary()):
+            for line in header(spec, prepared.python_from, snapshot.summary()):
                 tell(Said(line))
-            # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
-            with self.store.submitting(spec.id):
-                self.store.create_run(spec)
-                trouble = HandingOver(self, target, spec, snapshot, tell).over(connection, submission.secrets)
+            return hand_over(self, target, spec, snapshot, connection, submission.secrets, tell)
         except BaseException:
             connection.close()
             raise
-        record = self.store.run(spec.id)
-        if trouble is None:
-            return Run(self, record, connection)
-        connection.close()
-        return Run(self, record, interrupted=isinstance(trouble, KeyboardInterrupt))
 
     # -- looking back
 
@@ -243,18 +234,3 @@ class Workspace:
         from dray.workspace.doctor import examine
 
         return examine(self)
-
-
-def _header(prepared: Prepared, spec: RunSpec, summary: str) -> list[str]:
-    """The first lines of a submit: what goes where, and with which Python."""
-    named = f" ({spec.name})" if spec.name else ""
-    command = shlex.join(spec.command)
-    shown = command[:117] + "..." if len(command) > 120 else command
-    lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
-    if spec.environment:
-        packages = len(spec.environment.packages)
-        source = os.path.relpath(spec.environment.source, prepared.folder)
-        lines.append(f"environment: {source} ({packages} package{'s' * (packages != 1)})")
-    elif prepared.python and prepared.is_script:
-        lines.append(f"python: {prepared.python} (from {prepared.python_from})")
-    return lines

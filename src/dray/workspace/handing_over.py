@@ -16,9 +16,34 @@ from dray.workspace.events import Event, Progress
 if TYPE_CHECKING:
     from dray.snapshot import Snapshot
     from dray.workspace.facade import Workspace
+    from dray.workspace.run import Run
 
 
-class HandingOver:
+def hand_over(
+    workspace: Workspace,
+    target: Target,
+    spec: RunSpec,
+    snapshot: Snapshot,
+    connection: Connection,
+    secrets: Mapping[str, str],
+    tell: Callable[[Event], None],
+) -> Run:
+    """Write the new run into the history and bring it to its machine. `connection` is the run's when this returns."""
+    from dray.workspace.run import Run
+
+    store = workspace.store
+    # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
+    with store.submitting(spec.id):
+        store.create_run(spec)
+        trouble = _HandingOver(workspace, target, spec, snapshot, tell).over(connection, secrets)
+    record = store.run(spec.id)
+    if trouble is None:
+        return Run(workspace, record, connection)
+    connection.close()
+    return Run(workspace, record, interrupted=isinstance(trouble, KeyboardInterrupt))
+
+
+class _HandingOver:
     """One run on its way. The caller holds the history's `submitting` mark meanwhile."""
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, UnknownName
@@ -19,7 +19,12 @@ from dray.workspace.outputs import Outputs
 from dray.workspace.submission import me
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dray.workspace.comparing import Comparison
     from dray.workspace.facade import Workspace
+    from dray.workspace.repeating import Repetition
+    from dray.workspace.restoring import Restored
 
 SCRIPT_LOG = "log.script"
 _MOST_TAIL = 64 << 20
@@ -290,6 +295,36 @@ class Run:
             self.refresh()
         return self.status
 
+    def restore(
+        self, to: str | Path, on: Callable[[Event], None] | None = None, *, force: bool = False
+    ) -> Restored:
+        """Lay its exact code out in the folder `to`, new or empty; with `force` what is there moves to a name beside it."""
+        from dray.workspace.restoring import restore
+
+        return restore(self, to, on, force=force)
+
+    def rerun(self, *args: str, on: Callable[[Event], None] | None = None, **fields: Any) -> Run:
+        """Run the same code, environment and command again; returns once the new run has begun its life.
+
+        `args` replace all words after the script (`args=()` leaves none). `fields` are those of Repetition: compute, name,
+        experiment, tags, env, secrets (values for all that the run had), `timeout` in seconds.
+        """
+        from dray.workspace.repeating import repetition
+
+        return self.repeat(repetition(args, fields), on)
+
+    def repeat(self, wish: Repetition, on: Callable[[Event], None] | None = None) -> Run:
+        """The same, for a Repetition."""
+        from dray.workspace.repeating import rerun
+
+        return rerun(self._workspace, self, wish, on)
+
+    def compare(self, *others: Run) -> Comparison:
+        """What is different in `others`: plain data, and on demand the difference of code and environments."""
+        from dray.workspace.comparing import Comparison
+
+        return Comparison(self._workspace, [self, *others])
+
     def remove(self) -> None:
         """Forget the run, here and on its machine. Raises RunAlive for a live one."""
         self.refresh(everything=False)
@@ -336,6 +371,7 @@ class Run:
             "notes": list(record.notes),
             "explanations": self.explain(),
             "leftovers": (record.end or {}).get("leftovers", []),
+            "rerun_of": spec.rerun_of,
             "timeout_s": spec.timeout_s,
             "env": dict(spec.env),
             "secrets": list(spec.secrets),

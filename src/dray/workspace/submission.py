@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ class Prepared:
             if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
                 raise BadScript(str(wish.script))
         self.environment, self.python, self.python_from = self._python(script)
-        _check_words(wish)
+        check_words(wish)
 
     def _python(self, script: Path | None) -> tuple[Environment | None, str | None, str]:
         from dray.environments import find_environment_file, read_environment
@@ -171,6 +172,23 @@ class Prepared:
         )
 
 
+def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
+    """The first lines of a submit: what goes where, and with which Python."""
+    named = f" ({spec.name})" if spec.name else ""
+    command = shlex.join(spec.command)
+    shown = command[:117] + "..." if len(command) > 120 else command
+    lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
+    if spec.environment:
+        packages = len(spec.environment.packages)
+        source = spec.environment.source
+        if source and spec.folder:
+            source = os.path.relpath(source, spec.folder)
+        lines.append(f"environment: {source} ({packages} package{'s' * (packages != 1)})")
+    elif spec.python and spec.script:
+        lines.append(f"python: {spec.python} (from {python_from})")
+    return lines
+
+
 def me() -> str:
     """Who submits, from where: `ana@laptop`."""
     import getpass
@@ -183,7 +201,7 @@ def me() -> str:
     return f"{user}@{socket.gethostname() or 'here'}"
 
 
-def _check_words(wish: Submission) -> None:
+def check_words(wish: Submission) -> None:
     """Refuse what could not be told apart, or not be written, later."""
     for kind, text in (("name", wish.name), ("experiment", wish.experiment)):
         if text is None:
