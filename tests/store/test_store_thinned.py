@@ -36,11 +36,12 @@ def _check(found: Thinned, whole: Series) -> None:
     """`whole` has the steps 0, 1, 2 ..., so the steps of the rows say where each of them ends."""
     assert found.points == len(whole.values)
     assert len(found.values) == len(found.lows) == len(found.highs) == len(found.steps)
-    start = 0
+    start, sizes = 0, []
     for step, value, low, high in zip(found.steps, found.values, found.lows, found.highs, strict=True):
         assert step is not None
         end = step - (whole.steps[0] or 0) + 1
         numbers = [number for number in whole.values[start:end] if not math.isnan(number)]
+        sizes.append(end - start)
         if numbers:
             assert (low, high) == (min(numbers), max(numbers))
             assert math.isclose(value, sum(numbers) / len(numbers), rel_tol=1e-9, abs_tol=1e-9)
@@ -48,6 +49,7 @@ def _check(found: Thinned, whole: Series) -> None:
             assert math.isnan(value) and math.isnan(low) and math.isnan(high)
         start = end
     assert start == len(whole.values)
+    assert found.sizes == sizes
 
 
 _values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
@@ -127,7 +129,9 @@ def test_points_without_steps_are_counted(store: Store, run_id: str) -> None:
     store.ingest(run_id, 1, EVENTS, 0, b"".join(metric(None, x=float(n)) for n in range(10)))
 
     values = [3.0, 4.0, 5.0]
-    assert store.thinned(run_id, "x", 100, 3, 5) == Thinned([None] * 3, [], values, values, values, 3)
+    assert store.thinned(run_id, "x", 100, 3, 5) == Thinned(
+        [None] * 3, [], values, values, values, 3, [1, 1, 1]
+    )
     assert store.thinned(run_id, "x", 2).steps == [None, None]
 
 
@@ -138,7 +142,7 @@ def test_infinities_and_a_metric_that_is_not_there(store: Store, run_id: str) ->
     found = store.thinned(run_id, "x", 1)
 
     assert (found.lows, found.highs, found.points) == ([-math.inf], [math.inf], 3)
-    assert store.thinned(run_id, "y") == Thinned([], [], [], [], [], 0)
+    assert store.thinned(run_id, "y") == Thinned([], [], [], [], [], 0, [])
     with pytest.raises(NoSuchRun):
         store.thinned("aaaaaaaaaa", "x")
 

@@ -41,6 +41,7 @@ HABITS = {
     "delete": "rm", "remove": "rm", "del": "rm", "prune": "rm", "forget": "rm",
     "fetch": "outputs", "download": "outputs", "pull": "outputs", "files": "outputs", "artifacts": "outputs",
     "machines": "compute list", "computes": "compute list", "targets": "compute list", "hosts": "compute list",
+    "plot": "metrics", "curves": "metrics", "chart": "metrics",
     "check": "doctor", "diagnose": "doctor", "reindex": "rebuild", "join": "wait",
     "diff": "compare", "cmp": "compare", "repeat": "rerun", "retry": "rerun", "resubmit": "rerun", "again": "rerun",
     "checkout": "restore", "code": "restore",

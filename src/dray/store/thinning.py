@@ -31,6 +31,8 @@ class Thinned(NamedTuple):
     highs: list[float]
     points: int
     """So many there are in the range."""
+    sizes: list[int]
+    """How many of them each row stands for."""
 
 
 class _Block(NamedTuple):
@@ -93,6 +95,7 @@ def thin(
         [row.low for row in rows],
         [row.high for row in rows],
         count,
+        [row.points for row in rows],
     )
 
 
