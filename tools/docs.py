@@ -23,7 +23,7 @@ from dray.cli.commands import NAME, help_text
 from dray.cli.group import root
 from dray.core.errors import DrayError
 from dray.store import Series
-from dray.workspace import Outputs, Submission
+from dray.workspace import Image, Outputs, Submission, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -32,7 +32,7 @@ API = DOCS / "reference" / "python.md"
 ERRORS = DOCS / "errors.md"
 DECISIONS = DOCS / "decisions"
 TRAVELS = ("dray.runner", "dray.tracking")
-HANDED_OUT = (Outputs, Series, Submission)  # not imported by people, but met by them
+HANDED_OUT = (Outputs, Series, Submission, Table, Image)  # not imported by people, but met by them
 WRITTEN = "<!-- written by `./dev docs` from the code; change it there -->\n"
 
 

@@ -3,6 +3,7 @@
 from dray.workspace.doctor import Finding
 from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
 from dray.workspace.facade import Workspace
+from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
 from dray.workspace.run import Run
 from dray.workspace.submission import Plan, Submission
@@ -11,6 +12,7 @@ __all__ = [
     "Ended",
     "Event",
     "Finding",
+    "Image",
     "Output",
     "Outputs",
     "Plan",
@@ -19,5 +21,6 @@ __all__ = [
     "Said",
     "StateChanged",
     "Submission",
+    "Table",
     "Workspace",
 ]

@@ -7,6 +7,7 @@ DrayError
 ├── NoCode             a run carried no code
 ├── CodeGone           the code of a run is not to be had any more
 ├── SecretMissing      a run cannot be repeated without its secret
+├── PandasMissing      a DataFrame is wanted where there is no pandas
 ├── NoPython           no Python for the script on this shell's PATH
 ├── ScriptLeftOut      an ignore rule keeps the script here
 └── BadScript          the script's kind cannot be started
@@ -14,6 +15,7 @@ DrayError
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from dray.core.errors import DrayError, UsageError, printable
@@ -27,6 +29,19 @@ class RunAlive(DrayError):
     def __init__(self, run_id: str, state: str) -> None:
         super().__init__(
             f"run {run_id} is {state}", why="a live run is never removed", hint=f"dray cancel {run_id}"
+        )
+
+
+class PandasMissing(DrayError):
+    """DataFrames need pandas, which dray does not bring."""
+
+    code = "pandas-missing"
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__(
+            "a DataFrame needs pandas",
+            why=f"{sys.executable or 'this Python'}: {printable(trouble)}",
+            hint="pip install pandas; or read `run.metrics`, which needs nothing",
         )
 
 

@@ -171,6 +171,26 @@ class Workspace:
             self.warnings.append(f"{self.strangers()} run folders are not in the history: dray rebuild")
         return [Run(self, r) for r in self.store.runs(experiment=experiment, status=status, limit=limit)]
 
+    def to_pandas(
+        self,
+        *,
+        where: str | None = None,
+        experiment: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+    ) -> Any:
+        """The history as a DataFrame, newest first: a row a run, with `params.X`, `tags.X` and the latest `metrics.X`.
+
+        `where` is an expression as for `dray runs --where`. No machine is asked. Raises PandasMissing.
+        """
+        from dray.core.where import parse
+        from dray.workspace.frames import runs_frame
+
+        tree = parse(where) if where else None
+        return runs_frame(
+            self.store, self.store.runs(experiment=experiment, status=status, limit=limit, where=tree)
+        )
+
     def refresh(self, within_s: float = 2.0) -> None:
         """Ask every machine with active runs how they stand. Who did not answer is in `warnings`."""
         self.warnings = []

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.store import Line, RunRecord, Series, Store, StoreError
+from dray.store import RunRecord, Series, Store, StoreError
+from dray.workspace import logged
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 from dray.workspace.explain import explain
 from dray.workspace.following import Follower, look
+from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
 from dray.workspace.submission import me
 
@@ -212,13 +214,19 @@ class Run:
         """From the submit and from the script."""
         return self._here().tags(self.id)
 
-    def tables(self) -> list[dict[str, Any]]:
-        """What was logged with `log_table`."""
-        return [_said(line) for line in self._here().tables(self.id)]
+    def tables(self) -> list[Table]:
+        """What was logged with `log_table`, oldest first."""
+        return logged.tables(self._here().tables(self.id))
 
-    def images(self) -> list[dict[str, Any]]:
-        """What was logged with `log_image`."""
-        return [_said(line) for line in self._here().images(self.id)]
+    def images(self) -> list[Image]:
+        """What was logged with `log_image`, oldest first."""
+        return logged.images(self._here(), self.id, self._store.images(self.id))
+
+    def to_pandas(self) -> Any:
+        """All metrics as one DataFrame with the columns name, step, time, value. Raises PandasMissing."""
+        from dray.workspace.frames import metrics_frame
+
+        return metrics_frame(self.metrics)
 
     def log_streams(self) -> list[str]:
         """Names of the logs there are: `log.script`, `log.environment`."""
@@ -379,7 +387,3 @@ class Run:
             "as_of": record.as_of,
             "unreachable": record.unreachable,
         }
-
-
-def _said(line: Line) -> dict[str, Any]:
-    return {**line.data, "attempt": line.attempt, "time": line.t}
