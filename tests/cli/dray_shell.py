@@ -36,13 +36,15 @@ class Shell:
         path.write_text(text)
         return path
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Begin a command whose output is piped."""
+    def start(
+        self, *words: str, env: Mapping[str, str] | None = None, stdin: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Begin a command whose output is piped, and with `stdin` its input too."""
         return subprocess.Popen(
             [sys.executable, "-m", "dray", *words],
             cwd=self.folder,
             env={**self.env, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

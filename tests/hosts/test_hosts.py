@@ -79,7 +79,7 @@ class TestAnotherUsersShell(HostContract):
         machine.clean()
 
 
-class _Program:
+class _Program(Host):
     """A host on which `python3` is some program of the test's."""
 
     name = "odd"

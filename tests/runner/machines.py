@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.core.ids import new_run_id
-from dray.core.interfaces import ByteChannel
+from dray.core.interfaces import ByteChannel, Host
 from dray.hosts import Connection, LocalHost, ProcessChannel
 
 USER = "drayelse"
@@ -157,7 +157,7 @@ class Here(Place):
         self.runs_python = sys.executable
 
 
-class _OtherUsersShell:
+class _OtherUsersShell(Host):
     """`sh -c` as another user, elsewhere, with nothing of ours in its environment: what an ssh login would be."""
 
     name = "elsewhere"

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-from dray.core.interfaces import ByteChannel
+from dray.core.interfaces import ByteChannel, Host
 from dray.runner import frames
 
 Answer = tuple[dict[str, Any], bytes]
 
 
-class Liar:
+class Liar(Host):
     """A target whose machine gives `answers(request)` to every request."""
 
     kind = "test"
@@ -42,7 +42,7 @@ class Liar:
         return {}
 
 
-class _Lies:
+class _Lies(ByteChannel):
     """The channel: greets as the real one does, and then makes up what it says."""
 
     def __init__(self, program: int, answer: Callable[[dict[str, Any]], list[Answer]]) -> None:

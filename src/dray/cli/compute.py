@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from dray.cli import desk
+from dray.cli.attach import attach, login_of, login_options, machine_options, show_attached
 from dray.cli.documents import write_json
+from dray.cli.endings import FAILED
 from dray.cli.facts import write_facts
 from dray.cli.findings import show_findings
 from dray.cli.group import Section
 from dray.cli.options import as_json, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
-from dray.cli.voice import Voice
+from dray.cli.voice import Voice, ask, can_ask
 from dray.core.durations import show_bytes
 
 
@@ -41,14 +44,23 @@ def list_(wants_json: bool, voice: Voice) -> int:
     """  # noqa: D301
     with desk.workspace() as ws:
         # Without asking the machines: one that is away must not hold up the list.
-        targets = [ws.target(name) for name in ws.compute_names()]
-        described = [{"name": one.name, "kind": one.kind, "where": one.host.describe()} for one in targets]
+        described = ws.list_computes()
     if wants_json:
         write_json(described)
     else:
-        rows = [(one["name"], one["kind"], one["where"]) for one in described]
-        write_table(("NAME", "KIND", "WHERE"), rows)
-    voice.detail(f"{len(described)} known")
+        rows = [
+            (
+                one["name"] + (" *" if one["default"] else ""),
+                one["kind"],
+                one["where"],
+                ", ".join(one["aliases"]),
+            )
+            for one in described
+        ]
+        headers = ("NAME", "KIND", "WHERE", "ALSO CALLED")
+        some = any(row[3] for row in rows)
+        write_table(headers if some else headers[:3], rows if some else [row[:3] for row in rows])
+    voice.detail(f"{len(described)} known; * is the default")
     return 0
 
 
@@ -63,8 +75,11 @@ def show(name: str | None, wants_json: bool, voice: Voice) -> int:
     Example:
       dray compute show local
     """  # noqa: D301
-    with desk.workspace() as ws:
-        described = ws.describe(ws.target(name).name)
+    with desk.workspace() as ws, Activity(voice) as activity:
+        ws.answers = desk.person(activity)
+        wanted = ws.target(name).name
+        activity.begin(f"asking {wanted}")
+        described = ws.describe(wanted)
     if wants_json:
         write_json(described)
         return 0
@@ -75,9 +90,10 @@ def show(name: str | None, wants_json: bool, voice: Voice) -> int:
 
 @compute.command("check")
 @click.argument("name", required=False)
+@click.option("--accept-new", is_flag=True, help="Trust a host key that was never seen.")
 @as_json("the findings")
 @voiced
-def check(name: str | None, wants_json: bool, voice: Voice) -> int:
+def check(name: str | None, accept_new: bool, wants_json: bool, voice: Voice) -> int:
     """Check that a compute can run scripts.
 
     Ends with 1 when something is bad.
@@ -87,11 +103,110 @@ def check(name: str | None, wants_json: bool, voice: Voice) -> int:
       dray compute check local
     """  # noqa: D301
     with desk.workspace() as ws, Activity(voice) as activity:
+        ws.answers = desk.accepting(desk.person(activity)) if accept_new else desk.person(activity)
         # Without a NAME the one that a submit would use.
         wanted = ws.target(name).name
         activity.begin(f"asking {wanted}")
         findings = ws.check(wanted)
     return show_findings(findings, wants_json=wants_json)
+
+
+@compute.command("update")
+@click.argument("name")
+@machine_options(name_the_address=False)
+@login_options
+@as_json("the compute")
+@voiced
+def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
+    """Change how a compute is reached, in place.
+
+    Its runs stay readable. An empty text takes an option away: --setup ''.
+
+    \b
+    Example:
+      dray compute update gpu1 --port 22
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        login, options = login_of(words, voice)
+        changes = {key: value if value != "" else None for key, value in options.items()}
+        with Activity(voice) as activity:
+            ws.answers = desk.person(activity)
+            activity.begin(f"reaching {name}")
+            found = ws.update_compute(name, changes, login)
+        return show_attached(found, wants_json, voice)
+
+
+@compute.command("rm")
+@click.argument("name")
+@click.option(
+    "--purge", is_flag=True, help="Remove dray's folder there: all its runs, environments and caches."
+)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@voiced
+def rm(name: str, purge: bool, yes: bool, voice: Voice) -> int:
+    """Forget a compute. The history keeps what its runs said.
+
+    With --purge the machine is as it was before dray came, apart from what scripts did there. Never while a run is alive.
+
+    \b
+    Example:
+      dray compute rm gpu1
+    """  # noqa: D301
+    if (
+        purge
+        and not yes
+        and can_ask()
+        and not ask(f"Remove all that dray has on {name}, outputs of runs included?")
+    ):
+        voice.say("nothing was removed")
+        return FAILED
+    with desk.workspace() as ws, Activity(voice) as activity:
+        ws.answers = desk.person(activity)
+        activity.begin(f"removing {name}")
+        told = ws.remove_compute(name, purge=purge)
+    click.echo(name)
+    voice.say(f"{name} is forgotten", *told)
+    return 0
+
+
+@compute.command("alias")
+@click.argument("alias")
+@click.argument("name")
+@voiced
+def alias(alias: str, name: str, voice: Voice) -> int:
+    """Give a compute a second name. `dray compute rm ALIAS` takes it away.
+
+    \b
+    Example:
+      dray compute alias gpu-cluster gpu1
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        ws.computes.put_alias(alias, name)
+    voice.say(f"{alias} means {name} from now on")
+    return 0
+
+
+@compute.command("default")
+@click.argument("name", required=False)
+@voiced
+def default(name: str | None, voice: Voice) -> int:
+    """Show the compute that `dray submit` uses without -c, or choose it.
+
+    \b
+    Example:
+      dray compute default gpu1
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        if name is not None:
+            ws.computes.set_default(name)
+        click.echo(ws.computes.default())
+        named = os.environ.get("DRAY_COMPUTE")
+    if named:
+        voice.say(f"but DRAY_COMPUTE is {named}, and wins")
+    return 0
+
+
+compute.add_command(attach)
 
 
 def _facts(described: Mapping[str, Any]) -> list[tuple[str, object]]:

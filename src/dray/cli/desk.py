@@ -14,10 +14,18 @@ from dray.cli.voice import Voice
 from dray.core.errors import DrayError, UnknownName
 
 if TYPE_CHECKING:
+    from dray.hosts import Answers, Question
     from dray.workspace import Run, Workspace
 
 
 FEW = 3
+
+
+def _answer(question: Question) -> str | None:
+    """For commands that do not expect to be asked anything, and may be all the same."""
+    from dray.cli.answers import Person
+
+    return Person()(question)
 
 
 @contextmanager
@@ -27,10 +35,33 @@ def workspace() -> Iterator[Workspace]:
     from dray.workspace import Workspace
 
     opened = Workspace()
+    opened.answers = _answer
     try:
         yield opened
     finally:
         opened.close()
+
+
+def person(activity: Activity) -> Answers:
+    """Who is asked what a login wants to know; nothing is drawn meanwhile."""
+    from dray.cli.answers import Person
+
+    asked = Person()
+
+    def answer(question: Question) -> str | None:
+        activity.rest()
+        return asked(question)
+
+    return answer
+
+
+def accepting(otherwise: Answers) -> Answers:
+    """Trusts a host key that was never seen; everything else goes on to `otherwise`."""
+
+    def answer(question: Question) -> str | None:
+        return "yes" if question.kind == "host-key" else otherwise(question)
+
+    return answer
 
 
 def find(ws: Workspace, word: str) -> Run:

@@ -7,7 +7,10 @@ work on the machine, inside the runner. Adding a kind of machine means writing `
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dray.core.errors import DrayError
 
 
 class ByteChannel(Protocol):
@@ -28,19 +31,36 @@ class ByteChannel(Protocol):
     def last_words(self) -> str:
         """What the channel's own program said on stderr, for an error message; bounded."""
 
+    def greeted(self) -> None:
+        """The other side has spoken for the first time: whatever logging in needed is over."""
+        return
+
+    def trouble(self) -> DrayError | None:
+        """Why there is no other side, when the channel knows better than its last words say."""
+        return None
+
 
 class Host(Protocol):
-    """A machine that can be reached."""
+    """A machine that can be reached. Inherit from it: what most hosts have no use for is here already."""
 
-    @property
-    def name(self) -> str:
-        """As the compute is called."""
+    name: str
+    """As the compute is called."""
 
     def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
         """Start `sh -c word` over there. Raises DrayError when the machine cannot be reached.
 
         `without` names variables of ours that hold secrets: where the channel would inherit them, it must not.
         """
+
+    greeting_patience_s: float | None = None
+    """How long a greeting may take before `renew` is worth a try; None: it never is."""
+
+    patience_s: float = 0.0
+    """How long a link that broke is worth trying again while a run is followed."""
+
+    def renew(self) -> bool:
+        """Give up what is kept of an earlier connection, because it leads nowhere; False when nothing is."""
+        return False
 
     def describe(self) -> str:
         """Where it is, for people: "this machine", "ana@10.0.0.5:2222"."""

@@ -46,12 +46,17 @@ class Connection:
         without: Collection[str] = (),
     ) -> None:
         self.where = host.describe()
+        self._host = host
         self._nonce = os.urandom(8).hex()
         program = carried.bootstrap(self._nonce, root)
-        self._channel: ByteChannel = host.open(start_word(program, python), without=without)
+        self._word = start_word(program, python)
+        self._without = without
+        self._channel: ByteChannel = host.open(self._word, without=without)
         self._ahead = b""
         self._greeted = False
         self._answered = False
+        self._early: list[bytes] = []
+        """What was written before the greeting: all of it is said again over a channel that is opened anew."""
         self._read = frames.exact_reader(self._read_some)
         self._write(program)
 
@@ -92,6 +97,8 @@ class Connection:
         self.close()
 
     def _write(self, data: bytes) -> None:
+        if not self._greeted:
+            self._early.append(data)
         try:
             self._channel.write(data)
         except BrokenPipeError:
@@ -124,6 +131,7 @@ class Connection:
         """Read up to the marker; what comes before it is the login shell's."""
         marker = f"\x1edray {self._nonce} ".encode()
         deadline = time.monotonic() + _GREETING_S
+        self._renew_if_mute()
         seen = b""
         while b"\x1e\n" not in seen[max(seen.find(marker), 0) :] or marker not in seen:
             left = deadline - time.monotonic()
@@ -131,16 +139,33 @@ class Connection:
                 raise HostUnreachable(self.where, "no greeting within a minute")
             piece = self._channel.read(65536)
             if not piece:
-                raise HostUnreachable(self.where, self._channel.last_words() or seen.decode(errors="replace"))
+                said = self._channel.last_words() or seen.decode(errors="replace")
+                raise self._channel.trouble() or HostUnreachable(self.where, said)
             seen += piece
         words, _, self._ahead = seen.split(marker, 1)[1].partition(b"\x1e\n")
         if words.startswith(b"too-old"):
             _, found, program = (*words.decode(errors="replace").split(" ", 2), "?", "?")[:3]
             raise HostPythonTooOld(self.where, found, program)
         self._greeted = True
+        self._early.clear()
+        self._channel.greeted()
+
+    def _renew_if_mute(self) -> None:
+        """Over a connection that was kept from before, and may be dead, not a word comes: then all is said over a new one."""
+        patience = self._host.greeting_patience_s
+        if patience is None or self._channel.wait_readable(patience) or not self._host.renew():
+            return
+        self._channel.close()
+        self._channel = self._host.open(self._word, without=self._without)
+        early, self._early = self._early, []
+        for data in early:
+            self._write(data)
 
     def _lost(self, detail: str | None = None) -> LinkLost:
         said = self._channel.last_words().strip()
+        trouble = self._channel.trouble()
+        if trouble is not None:
+            return LinkLost(f"the connection to {self.where} broke", why=trouble.why or trouble.what)
         return LinkLost(
             f"the connection to {self.where} broke",
             why=said.splitlines()[-1] if said else detail,

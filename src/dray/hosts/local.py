@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from dray.core.interfaces import ByteChannel
+from dray.core.interfaces import ByteChannel, Host
 from dray.hosts.errors import HostUnreachable
 from dray.hosts.process import ProcessChannel
 
 
-class LocalHost:
+class LocalHost(Host):
     """The machine that dray itself runs on."""
 
     name = "local"

@@ -8,6 +8,10 @@ import select
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dray.core.errors import DrayError
 
 _WORDS = 4000
 _PIPE = 1 << 20
@@ -91,6 +95,13 @@ class ProcessChannel:
         size = self._said.seek(0, os.SEEK_END)
         self._said.seek(max(0, size - _WORDS))
         return self._said.read().decode(errors="replace")
+
+    def greeted(self) -> None:
+        """Nothing to do."""
+
+    def trouble(self) -> DrayError | None:
+        """Nothing beyond its last words."""
+        return None
 
     def close(self) -> None:
         """Close the pipes; the other side ends by itself. Does not wait long for it."""

@@ -359,6 +359,15 @@ class Server:
                     never.append({"run": name, "spec": (folder.tombstone() or {}).get("spec")})
         self.send({"runs": runs, "never": never})
 
+    def _op_purge(self, header: dict[str, Any]) -> None:
+        from . import purge
+
+        live = purge.alive(self.machine)
+        if live:
+            self.send({"alive": live})
+        else:
+            self.send({"purged": self.machine.root, "left": purge.purge(self.machine)})
+
     def _op_probe(self, header: dict[str, Any]) -> None:
         from .environment import find_program
 

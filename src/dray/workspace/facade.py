@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dray.core.errors import DrayError, UnknownName
+from dray.core.errors import UnknownName
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
-from dray.hosts import Connection
+from dray.hosts import Answers, Connection, nobody
 from dray.store import HistoryDamaged, RunExists, Store
 from dray.targets import LocalTarget
+from dray.workspace.computes import Compute, Computes
 from dray.workspace.events import Event, Progress, Said
-from dray.workspace.following import look
 from dray.workspace.handing_over import hand_over
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
 from dray.workspace.submission import Plan, Prepared, Submission, header
+
+if TYPE_CHECKING:
+    from dray.targets import VmTarget
+    from dray.workspace.attaching import Attached, Login
 
 _ALL = Callable[[Event], None]
 
@@ -35,6 +38,9 @@ class Workspace:
         local: Target = LocalTarget(self.home)
         self._targets = {"local": local}
         self._targets.update({target.name: target for target in targets})
+        self.computes = Computes(self.home)
+        self.answers: Answers = nobody
+        """Who is asked what a login wants to know: the command line sets the person at the terminal."""
         self.warnings: list[str] = []
 
     @property
@@ -61,15 +67,79 @@ class Workspace:
     # -- computes
 
     def compute_names(self) -> list[str]:
-        """All computes that can be submitted to."""
-        return list(self._targets)
+        """All computes that can be submitted to, second names included."""
+        return [*self._targets, *(name for name in self.computes.names() if name not in self._targets)]
 
     def target(self, name: str | None = None) -> Target:
-        """That compute; without a name the default: DRAY_COMPUTE, else local."""
-        wanted = name or os.environ.get("DRAY_COMPUTE") or "local"
+        """That compute; without a name the default: DRAY_COMPUTE, else the one that was chosen, else local."""
+        wanted = name or os.environ.get("DRAY_COMPUTE") or self.computes.default()
         if wanted not in self._targets:
-            raise UnknownName("compute", wanted, self._targets, hint="dray compute list")
+            attached = self.computes.get(wanted)
+            if attached is None:
+                raise UnknownName("compute", wanted, self.compute_names(), hint="dray compute list")
+            if attached.name not in self._targets:
+                return self.attached_target(attached)
+            wanted = attached.name
         return self._targets[wanted]
+
+    def attached_target(self, compute: Compute) -> VmTarget:
+        """The target of an attached compute; its login is answered by what is kept, else by `answers`."""
+        from dray.hosts.ssh.host import Stored
+        from dray.targets import VmTarget
+        from dray.workspace.login_secrets import LoginSecrets
+
+        answers = Stored(LoginSecrets(self.home).look_up, self.answers)
+        return VmTarget(compute.name, compute.options, self.home, answers)
+
+    def attach(
+        self,
+        name: str,
+        kind: str = "vm",
+        *,
+        password: str | None = None,
+        passphrase: str | None = None,
+        accept_new: bool = False,
+        keep: bool = True,
+        **options: Any,
+    ) -> Attached:
+        """Make a machine a compute: `ws.attach("gpu1", address="ana@10.0.0.5")`. Safe to repeat."""
+        from dray.targets import options_of
+        from dray.workspace.attaching import Login, attach
+
+        login = Login(password, passphrase, accept_new, keep)
+        return attach(self, name, kind, options_of(kind)(**options), login)
+
+    def update_compute(self, name: str, changes: Mapping[str, Any], login: Login | None = None) -> Attached:
+        """Change options of an attached compute, in place: `ws.update_compute("gpu1", {"port": 22})`."""
+        from dray.workspace.attaching import update
+
+        return update(self, name, changes, login)
+
+    def remove_compute(self, name: str, *, purge: bool = False) -> list[str]:
+        """Forget a compute; with `purge` remove dray's folder there, too. Sentences about what was done."""
+        from dray.workspace.attaching import remove
+
+        return remove(self, name, purge=purge)
+
+    def list_computes(self) -> list[dict[str, Any]]:
+        """All computes, as far as it is known without asking them."""
+        aliases, default = self.computes.aliases(), self.target().name
+        found = []
+        for name in self.compute_names():
+            if name not in aliases:
+                target = self.target(name)
+                also = [alias for alias, meant in aliases.items() if meant == name]
+                found.append(
+                    {"name": name, "kind": target.kind, "where": target.host.describe(), "aliases": also,
+                     "default": name == default}
+                )  # fmt: skip
+        return found
+
+    def adopt(self, compute: str) -> list[str]:
+        """Take runs found on that machine, which this history does not know, into it; their ids."""
+        from dray.workspace.attaching import adopt
+
+        return adopt(self, compute)
 
     def readable_root(self, compute: str) -> str | None:
         """dray's folder of that compute, when this very process can read it."""
@@ -193,18 +263,9 @@ class Workspace:
 
     def refresh(self, within_s: float = 2.0) -> None:
         """Ask every machine with active runs how they stand. Who did not answer is in `warnings`."""
-        self.warnings = []
-        by_compute: dict[str, list[Any]] = {}
-        for record in self.store.runs(active=True):
-            by_compute.setdefault(record.compute, []).append(record)
-        for compute, records in by_compute.items():
-            try:
-                with self.connect(compute) as connection:
-                    look(self.store, connection, records, within_s)
-            except DrayError as trouble:
-                self.warnings.append(f"{compute}: {trouble.what}")
-                for record in records:
-                    self.store.looked(record.id, record.as_of or time.time(), unreachable=trouble.what)
+        from dray.workspace.refreshing import refresh
+
+        self.warnings = refresh(self, within_s)
 
     def strangers(self) -> int:
         """How many run folders of this machine an empty history knows nothing of: then it was lost, and can be made again."""
@@ -220,7 +281,7 @@ class Workspace:
         except HistoryDamaged:
             Store.set_aside(self.home)
         found = {"runs": 0, "tombstones": 0}
-        for name in self._targets:
+        for name in [*self._targets, *(one.name for one in self.computes.all())]:
             with self.connect(name) as connection:
                 answer = connection.call({"op": "list"})
             # Runs that were never started are told like the others: their tombstones end them.

@@ -9,7 +9,7 @@ from dray.core.errors import DrayError, LinkLost, NotStarted
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.core.states import RunState
-from dray.hosts import Connection
+from dray.hosts import Connection, WayBarred
 from dray.runner.frames import PIECE
 from dray.workspace.events import Event, Progress
 
@@ -65,6 +65,10 @@ class _HandingOver:
         """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise."""
         try:
             header = self._ask(connection, secrets)
+        except WayBarred as trouble:
+            self._never(trouble.what)
+            why = f"{trouble.what}; {trouble.why}" if trouble.why else trouble.what
+            raise NotStarted(f"run {self._spec.id} was not started", why=why, hint=trouble.hint) from trouble
         except (DrayError, KeyboardInterrupt) as trouble:
             if self._bury():
                 why = (

@@ -13,9 +13,10 @@ from dray.hosts import Connection
 from dray.store import RunRecord, Series, Store, StoreError
 from dray.workspace import logged
 from dray.workspace.errors import RunAlive
-from dray.workspace.events import Ended, Event, Output, Said, StateChanged
+from dray.workspace.events import Ended, Event, Output, StateChanged
 from dray.workspace.explain import explain
 from dray.workspace.following import Follower, look
+from dray.workspace.linking import linked
 from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
 from dray.workspace.submission import me
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 SCRIPT_LOG = "log.script"
 _MOST_TAIL = 64 << 20
-_VAIN_TRIES = 3
 
 
 class Run:
@@ -152,22 +152,13 @@ class Run:
             yield event
 
     def _linked(self, follower: Follower, *, wait: bool) -> Iterator[Event]:
-        """The follower's events over as many connections as it takes, while each brings something new."""
-        vain = 0
-        while True:
-            connection = self._take_connection()
-            before = dict(follower.cursor)
-            try:
-                yield from follower.events(connection, wait=wait)
-                return
-            except LinkLost as lost:
-                vain = vain + 1 if follower.cursor == before else 0
-                if vain == _VAIN_TRIES:
-                    self._store.looked(self.id, time.time(), unreachable=lost.what)
-                    raise
-            finally:
-                connection.close()
-            yield Said(f"the connection to {connection.where} broke; taking it up again")
+        """The follower's events, over as many connections as it takes."""
+        patience_s = self._workspace.target(self.record.compute).host.patience_s
+        try:
+            yield from linked(follower, self._take_connection, patience_s, wait=wait)
+        except LinkLost as lost:
+            self._store.looked(self.id, time.time(), unreachable=lost.what)
+            raise
 
     def _take_connection(self) -> Connection:
         connection, self._connection = self._connection, None

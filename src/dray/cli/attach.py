@@ -1,0 +1,165 @@
+"""`dray attach`: a machine becomes a compute. `compute attach` and the old `computetarget attach` are the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dray.cli import desk
+from dray.cli.documents import write_json
+from dray.cli.facts import count_of
+from dray.cli.options import as_json, voiced
+from dray.cli.progress import Activity
+from dray.cli.voice import Voice
+from dray.core.durations import show_bytes
+from dray.core.errors import DrayError, UnknownName, UsageError, printable
+from dray.targets import KINDS, OLD_WORDS, VmOptions
+
+if TYPE_CHECKING:
+    from dray.workspace import Workspace
+    from dray.workspace.attaching import Attached, Login
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NOT_YET = ("docker", "remotedocker", "cluster", "slurm", "spark", "hdinsight")
+_PASSWORD, _PASSPHRASE = "DRAY_PASSWORD", "DRAY_PASSPHRASE"  # names of variables
+
+
+def machine_options(*, name_the_address: bool) -> Callable[[F], F]:
+    """The flags that VmOptions has; the command gets them as one dict `changes` of those that were given."""
+    flags = [one for one in dataclasses.fields(VmOptions) if "help" in one.metadata]
+
+    def decorate(command: F) -> F:
+        for one in reversed(flags):
+            text = str(one.metadata["help"])
+            text = text if name_the_address else text.partition("; default")[0].rstrip(".") + "."
+            kind = int if "int" in str(one.type) else str
+            metavar = "N" if kind is int else one.name.rpartition("_")[2].upper()[:1]
+            command = click.option(
+                f"--{one.name.replace('_', '-')}", one.name, type=kind, metavar=metavar, help=text
+            )(command)
+        return command
+
+    return decorate
+
+
+def login_options(command: F) -> F:
+    """How to log in; the command gets it as the parts that `login_of` takes."""
+    for option in (
+        click.option("--password", metavar="P", help="The password. Visible to others while dray runs: --password-stdin is better."),
+        click.option("--password-stdin", is_flag=True, help=f"Read the password from stdin. ${_PASSWORD} works too."),
+        click.option("--passphrase-stdin", is_flag=True, help=f"Read the key's passphrase from stdin. ${_PASSPHRASE} works too."),
+        click.option("--accept-new", is_flag=True, help="Trust a host key that was never seen. $DRAY_ACCEPT_NEW=1 does it too."),
+        click.option("--no-keep", is_flag=True, help="Do not keep the password or passphrase for the next time."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("attach")
+@click.argument("kind", metavar="vm|RUN")
+@click.argument("name", required=False)
+@click.option("--name", "old_name", metavar="NAME", hidden=True)
+@machine_options(name_the_address=True)
+@login_options
+@as_json("the compute")
+@voiced
+def attach(
+    kind: str, name: str | None, old_name: str | None, wants_json: bool, voice: Voice, **words: Any
+) -> int:
+    """Make a machine a compute, reached with your own ssh.
+
+    It needs an ssh server and python3 (3.8 or later), and nothing else. All of ~/.ssh/config counts: jump hosts, agents,
+    ports, certificates. Done twice, it changes nothing. `dray attach RUN` tells how to return to a run.
+
+    \b
+    Examples:
+      dray attach vm gpu1
+      dray attach vm gpu1 --address ana@10.0.0.5 --port 2222
+      dray attach vm lab --address lab.example.org --setup 'module load cuda'
+    """  # noqa: D301
+    with desk.workspace() as ws:
+        meant = _kind(ws, kind)
+        if (name is None) == (old_name is None):
+            raise UsageError("name the compute", hint=f"dray attach {kind} gpu1 --address USER@HOST")
+        login, options = login_of(words, voice)
+        with Activity(voice) as activity:
+            activity.begin(f"reaching {words.get('address') or name or old_name}")
+            ws.answers = desk.person(activity)
+            from dray.workspace.attaching import attach as make
+
+            found = make(ws, str(name or old_name), meant, VmOptions(**options), login)
+        return show_attached(found, wants_json, voice)
+
+
+def _kind(ws: Workspace, word: str) -> str:
+    """The kind of compute that is meant. Refuses everything else: a run, what cannot be attached yet, a mistake."""
+    meant = OLD_WORDS.get(word, word)
+    if meant in KINDS:
+        return meant
+    try:
+        run = ws.run(word)
+    except DrayError:
+        if word in _NOT_YET:
+            why = f"this version knows: {', '.join(KINDS)}"
+            raise UsageError(f"`{word}` cannot be attached yet", why=why) from None
+        raise UnknownName("kind of compute", word, [*KINDS, *OLD_WORDS], hint="dray attach vm NAME") from None
+    raise UsageError(
+        f"`{printable(word)}` is a run, and `attach` is for machines", hint=f"dray follow {run.id}"
+    )
+
+
+def login_of(words: Mapping[str, Any], voice: Voice) -> tuple[Login, dict[str, Any]]:
+    """The login that the flags speak of, and the options of the machine that were given."""
+    from dray.workspace.attaching import Login
+
+    known = {one.name for one in dataclasses.fields(VmOptions)}
+    options = {key: value for key, value in words.items() if key in known and value is not None}
+    if words["password"] is not None:
+        voice.warn(
+            "the password stood on the command line, where every process of this machine could read it",
+            "the shell keeps it in its history, too; better: --password-stdin, or let dray ask",
+        )
+    if words["password_stdin"] and words["passphrase_stdin"]:
+        raise UsageError("`--password-stdin` and `--passphrase-stdin` exclude one another")
+    password = words["password"] or os.environ.get(_PASSWORD) or None
+    passphrase = os.environ.get(_PASSPHRASE) or None
+    if words["password_stdin"]:
+        password = _line("password")
+    if words["passphrase_stdin"]:
+        passphrase = _line("passphrase")
+    return Login(password, passphrase, words["accept_new"], not words["no_keep"]), options
+
+
+def _line(what: str) -> str:
+    text = sys.stdin.readline().rstrip("\r\n")
+    if not text:
+        raise UsageError(
+            f"there was no {what} on stdin", hint=f"printf '%s\\n' \"$SECRET\" | dray ... --{what}-stdin"
+        )
+    return text
+
+
+def show_attached(found: Attached, wants_json: bool, voice: Voice) -> int:
+    """The compute's name on stdout, and what was found on stderr."""
+    compute, machine = found.compute, found.machine
+    if wants_json:
+        write_json(
+            {"name": compute.name, **compute.to_json(), "facts": dict(machine), "was_attached": found.was_there,
+             "same_machine_as": found.same_as}
+        )  # fmt: skip
+        return 0
+    click.echo(compute.name)
+    who = f"{machine['user']}@{machine['host']}: {machine['os']}, Python {machine['python']}"
+    room = f"{count_of(machine['cpus'], 'core')}, {show_bytes(machine['disk_free'])} free"
+    more = [f"{who}, {room}", *found.notes]
+    if found.same_as:
+        names = ", ".join(found.same_as)
+        more.append(f"the same machine as {names}: both names work, and share cache, queue and runs")
+    how = "already attached" if found.was_there else "attached"
+    voice.say(f"{compute.name} is {how}", *more, f"try it: dray submit -c {compute.name} train.py")
+    return 0

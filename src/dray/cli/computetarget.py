@@ -1,0 +1,21 @@
+"""`dray computetarget attach`: the old words for `dray attach`."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.attach import attach
+from dray.cli.group import Section
+
+
+@click.group("computetarget", cls=Section)
+def computetarget() -> None:
+    """Attach machines, in the words of old.
+
+    \b
+    Example:
+      dray computetarget attach remote --name my_vm --address A --username U --password-stdin
+    """  # noqa: D301
+
+
+computetarget.add_command(attach)

@@ -1,0 +1,326 @@
+"""Makes a machine a compute: reaches it, asks who it is, finds its Python, and writes it down. Safe to repeat.
+
+Read `attach` first. What is written down has been seen to work; what has not worked leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from dray.core.errors import DrayError, UnknownName, UsageError, printable
+from dray.core.states import RunState
+from dray.hosts import (
+    HostKeyUnknown,
+    HostPythonMissing,
+    HostPythonTooOld,
+    LoginRefused,
+    Question,
+    WayBarred,
+)
+from dray.workspace.computes import LOCAL, Compute, check_name
+from dray.workspace.host_python import find_python
+from dray.workspace.login_secrets import PASSWORD, LoginSecrets
+
+if TYPE_CHECKING:
+    from dray.targets import VmOptions, VmTarget
+    from dray.workspace.facade import Workspace
+
+ACCEPT_NEW = "DRAY_ACCEPT_NEW"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What only the person who attaches knows."""
+
+    password: str | None = None
+    passphrase: str | None = None
+    accept_new: bool = False
+    """Trust a host key that was never seen, without asking."""
+    keep: bool = True
+    """Keep what was typed or given, for the next time."""
+
+
+@dataclass(slots=True)
+class Attached:
+    """What came of it."""
+
+    compute: Compute
+    machine: Mapping[str, Any]
+    was_there: bool = False
+    """It had been attached just so before."""
+    same_as: list[str] = field(default_factory=list)
+    """Other names of the same machine."""
+    notes: list[str] = field(default_factory=list)
+
+
+def attach(
+    workspace: Workspace, name: str, kind: str, options: VmOptions, login: Login | None = None
+) -> Attached:
+    """Reach the machine, and let `name` mean it from now on."""
+    check_name(name)
+    options = options.checked(name)
+    there = workspace.computes.get(name)
+    if name in workspace.computes.aliases() and there is not None:
+        raise UsageError(f"`{name}` is a second name of `{there.name}`", hint=f"dray compute rm {name}")
+    wanted = {"needs_person": False, "host_python": options.host_python}
+    if there is not None and there.options.host_python and options.host_python is None:
+        wanted["host_python"] = there.options.host_python  # found the last time
+    if there is not None and replace(there.options, needs_person=False) != replace(options, **wanted):  # type: ignore[arg-type]
+        raise UsageError(
+            f"`{name}` is attached already, as {there.options.address}",
+            why="attaching it in another way would leave its runs without a machine",
+            hint=f"dray compute update {name} ..., or another name",
+        )
+    try:
+        return _reach(workspace, Compute(name, kind, options), login or Login(), was_there=there is not None)
+    except WayBarred as trouble:
+        if there is None:
+            _hint_for_new(trouble, name, kind, options)
+        raise
+
+
+def _hint_for_new(trouble: WayBarred, name: str, kind: str, options: VmOptions) -> None:
+    """The usual hints speak of a compute that is attached; this one is not yet."""
+    import shlex
+
+    said = [(one.name, getattr(options, one.name)) for one in fields(options) if "help" in one.metadata]
+    words = [word for key, value in said if value for word in (f"--{key.replace('_', '-')}", str(value))]
+    again = printable(shlex.join(["dray", "attach", kind, name, *words]))
+    if isinstance(trouble, HostKeyUnknown):
+        trouble.hint = f"{again} --accept-new    (compare the fingerprint first)"
+    elif isinstance(trouble, LoginRefused):
+        trouble.hint = f"{again} --password-stdin, or --identity-file KEY; on a terminal dray asks"
+    elif isinstance(trouble, (HostPythonMissing, HostPythonTooOld)):
+        trouble.hint = f"{again} --host-python /path/to/python3"
+
+
+def update(
+    workspace: Workspace, name: str, changes: Mapping[str, Any], login: Login | None = None
+) -> Attached:
+    """Change how a compute is reached, in place. Its runs stay readable; it has to be the same machine."""
+    there = named(workspace, name)
+    options = replace(there.options, **changes)
+    made = replace(there, options=options.checked(there.name))
+    if made.options.folder != there.options.folder and _has_runs(workspace, there.name):
+        raise UsageError(
+            f"the folder of `{there.name}` cannot be changed", why="runs of the history lie there",
+            hint=f"dray attach vm OTHER-NAME --address {there.options.address} --folder {made.options.folder}",
+        )  # fmt: skip
+    found = _reach(workspace, made, login or Login(), was_there=True, write=False)
+    if there.machine and found.compute.machine != there.machine and _has_runs(workspace, there.name):
+        raise UsageError(
+            f"{made.options.address} is another machine than `{there.name}` was",
+            why="its runs would be looked for where they are not",
+            hint=f"dray attach vm OTHER-NAME --address {made.options.address}",
+        )
+    workspace.computes.put(found.compute)
+    return found
+
+
+def named(workspace: Workspace, name: str) -> Compute:
+    """The attached compute of that name. Raises UnknownName."""
+    if name == LOCAL:
+        raise UsageError("`local` is this machine: there is nothing to attach, change or remove")
+    found = workspace.computes.get(name)
+    if found is None:
+        raise UnknownName("compute", name, [LOCAL, *workspace.computes.names()], hint="dray compute list")
+    return found
+
+
+def remove(workspace: Workspace, name: str, *, purge: bool) -> list[str]:
+    """Forget a compute here; with `purge` remove dray's folder there first. Returns sentences. Never while runs live there."""
+    if name in workspace.computes.aliases():
+        workspace.computes.drop(name)
+        return [f"`{name}` was a second name, and is forgotten"]
+    there = named(workspace, name)
+    told = []
+    if purge:
+        others = [one.name for one in _same_machine(workspace, there) if one.name != there.name]
+        if others:
+            raise UsageError(
+                f"`{there.name}` is the same machine as `{others[0]}`",
+                why="both share dray's folder there",
+                hint=f"dray compute rm {others[0]}",
+            )
+        with workspace.connect(there.name) as connection:
+            answer = connection.call({"op": "purge"})
+        if "alive" in answer:
+            live = [str(run) for run in answer["alive"]]
+            raise DrayError(
+                f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`",
+                why="a live run is never removed",
+                hint=f"dray cancel {printable(' '.join(live[:5]))}",
+            )
+        told.append(f"dray's folder on {there.options.address} is gone")
+    else:
+        live = [run.id for run in workspace.store.runs(active=True) if run.compute == there.name]
+        if live:
+            raise DrayError(
+                f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`, as far as is known",
+                why="nobody could follow or stop them any more",
+                hint=f"dray cancel {' '.join(live[:5])}",
+            )
+    target = workspace.attached_target(there)
+    target.host.hang_up()
+    workspace.computes.drop(there.name)
+    secrets = LoginSecrets(workspace.home)
+    who = target.host.config().who
+    if not any(workspace.attached_target(one).host.config().who == who for one in workspace.computes.all()):
+        secrets.forget(PASSWORD, who)
+    return told
+
+
+class _Answering:
+    """Answers the questions of one attach, and remembers which needed a person."""
+
+    def __init__(self, workspace: Workspace, target: Callable[[], VmTarget], login: Login) -> None:
+        self._workspace = workspace
+        self._target = target
+        self._login = login
+        self._given: set[str] = set()
+        self.needed_person = False
+        self.learned: dict[tuple[str, str], str] = {}
+        """Secrets that were given or typed, by their question."""
+        self.confirmed: list[str] = []
+
+    def __call__(self, question: Question) -> str | None:
+        """The answer, or None."""
+        if question.kind == "host-key":
+            return self._about_key(question)
+        given = self._own(question)
+        if given is None:
+            given = self._workspace.answers(question)
+            self.needed_person = self.needed_person or (given is not None and question.kind == "code")
+        if given is not None and question.about and question.kind != "code":
+            self.learned[question.kind, question.about] = given
+        return given
+
+    def _about_key(self, question: Question) -> str | None:
+        accepts = self._login.accept_new or os.environ.get(ACCEPT_NEW, "") not in ("", "0")
+        answer = "yes" if accepts else self._workspace.answers(question)
+        if answer == "yes":
+            from dray.hosts.ssh.words import fingerprint
+
+            self.confirmed.append(" ".join(fingerprint(question)))
+        return answer
+
+    def _own(self, question: Question) -> str | None:
+        """What was said at attach, once, and only for this machine: a jump host has a name of its own."""
+        if question.kind in self._given:
+            return None
+        host = self._target().host
+        if question.kind == "passphrase" and self._login.passphrase is not None:
+            fits = host.options.identity_file is None or _same_file(
+                question.about, host.options.identity_file
+            )
+        elif question.kind == "password" and self._login.password is not None:
+            fits = question.about == host.config().who or (
+                not question.about and host.config().through is None
+            )
+        else:
+            return None
+        if not fits:
+            return None
+        self._given.add(question.kind)
+        return self._login.passphrase if question.kind == "passphrase" else self._login.password
+
+
+def _reach(
+    workspace: Workspace, compute: Compute, login: Login, *, was_there: bool, write: bool = True
+) -> Attached:
+    from dray.hosts import Connection
+    from dray.targets import VmTarget
+
+    target: VmTarget
+
+    answering = _Answering(workspace, lambda: target, login)
+    # What is said now goes before what was kept: it may be there because the kept one is wrong.
+    from dray.hosts.ssh.host import Stored
+
+    secrets = LoginSecrets(workspace.home)
+
+    def answer(question: Question) -> str | None:
+        said = login.password if question.kind == "password" else login.passphrase
+        return answering(question) if said is not None else stored(question)
+
+    stored = Stored(secrets.look_up, answering)
+    target = VmTarget(compute.name, compute.options, workspace.home, answer)
+    if login.password is not None or login.passphrase is not None:
+        target.host.hang_up()  # over a kept connection nothing would be asked, and a wrong secret believed
+    notes: list[str] = []
+    try:
+        with Connection(target.host, target.root, target.python) as connection:
+            machine = connection.call({"op": "probe"})["machine"]
+    except (HostPythonMissing, HostPythonTooOld):
+        if compute.options.host_python is not None:
+            raise
+        python, version = find_python(target.host)
+        notes.append(f"its `python3` does not do; found {python} ({version})")
+        compute = replace(compute, options=replace(compute.options, host_python=python))
+        target = VmTarget(compute.name, compute.options, workspace.home, answer)
+        with Connection(target.host, target.root, target.python) as connection:
+            machine = connection.call({"op": "probe"})["machine"]
+    options = replace(compute.options, needs_person=compute.options.needs_person or answering.needed_person)
+    compute = replace(
+        compute,
+        options=options,
+        machine=str(machine["machine"]),
+        user=str(machine["user"]),
+        attached=compute.attached or time.time(),
+    )
+    notes += [f"its host key {key} was accepted, and is pinned" for key in answering.confirmed]
+    if login.keep:
+        for (kind, about), secret in answering.learned.items():
+            place = secrets.keep(kind, about, secret)
+            notes.append(f"the {kind} for {printable(about)} is kept in {place}")
+    found = Attached(compute, machine, was_there, notes=notes)
+    found.same_as = [one.name for one in _same_machine(workspace, compute) if one.name != compute.name]
+    if write:
+        workspace.computes.put(compute)
+    return found
+
+
+def _same_machine(workspace: Workspace, compute: Compute) -> list[Compute]:
+    """All computes that lead to the same folder of the same user on the same machine."""
+    if not compute.machine:
+        return []
+    return [
+        one for one in workspace.computes.all() if one.machine == compute.machine and one.user == compute.user
+    ]
+
+
+def _has_runs(workspace: Workspace, name: str) -> bool:
+    from dray.core.where import Compare, Field
+
+    return workspace.store.count(where=Compare(Field("compute"), "=", name)) > 0
+
+
+def _same_file(one: str, other: str) -> bool:
+    return os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other))
+
+
+def adopt(workspace: Workspace, name: str) -> list[str]:
+    """Take runs that are found on a machine, and that this history does not know, into it; their ids."""
+    from dray.core.spec import RunSpec
+    from dray.store import RunExists
+    from dray.workspace.run import Run
+
+    target = workspace.target(name)
+    with workspace.connect(target.name) as connection:
+        rows = connection.call({"op": "list"})["runs"]
+    taken = []
+    for row in rows:
+        spec = replace(RunSpec.from_json(row["spec"]), compute=target.name)
+        try:
+            workspace.store.create_run(spec)
+        except RunExists:
+            continue
+        run = Run(workspace, workspace.store.run(spec.id))
+        run.refresh()
+        if run.status is not RunState.CREATED:
+            taken.append(spec.id)
+    return taken
