@@ -211,6 +211,27 @@ def test_broken_lines_say_what_is_wrong_with_them(store: Store, run_id: str) -> 
     assert store.broken(run_id)[0].head == b"\xff"
 
 
+@pytest.mark.parametrize("piece", [1 << 20, events.LONGEST, 5 * events.LONGEST])
+def test_an_endless_line_is_set_aside_in_pieces_however_it_comes(
+    store: Store, run_id: str, piece: int
+) -> None:
+    before, after = metric(1, loss=0.5), metric(2, loss=0.25)
+    stream = before + b"x" * (2 * events.LONGEST + 7) + b"\n" + after
+
+    cursor, waiting = 0, 0
+    while cursor < len(stream):
+        waiting += piece
+        cursor = store.ingest(run_id, 1, EVENTS, cursor, stream[cursor:waiting])
+        assert min(waiting, len(stream)) - cursor < events.LONGEST, "somebody has to hold all of this"
+
+    assert [(b.pos - len(before), b.length) for b in store.broken(run_id)] == [
+        (0, events.LONGEST),
+        (events.LONGEST, events.LONGEST),
+        (2 * events.LONGEST, 8),
+    ]
+    assert store.metrics(run_id)["loss"].values == [0.5, 0.25]
+
+
 def test_lines_that_are_whole_only_together_are_broken(store: Store, run_id: str) -> None:
     two = metric(1, loss=1.0).rstrip()
     lines = [

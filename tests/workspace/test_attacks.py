@@ -40,6 +40,22 @@ def test_two_followers_set_a_torn_last_line_aside_once(world: World, workspace: 
     assert workspace.store.cursors(run.id)["1/events.00000000.jsonl"] == 12
 
 
+def test_a_line_without_end_is_not_waited_for(world: World, workspace: Workspace) -> None:
+    code = (
+        "import dray, os\nwith open(os.environ['DRAY_STREAMS'] + '/events.00000000.jsonl', 'w') as file:\n"
+        "    for _ in range(40): file.write('x' * 1000000)\n"
+        "dray.log(loss=0.5)\n"
+    )
+    world.write("endless.py", code)
+
+    run = workspace.submit("endless.py").wait()
+
+    assert run.metrics["loss"].values == [0.5]
+    aside = workspace.store.broken(run.id)
+    assert sum(line.length for line in aside) == 40_000_000
+    assert max(line.length for line in aside) < 10_000_000
+
+
 def test_words_nested_without_end_are_set_aside(world: World, workspace: Workspace) -> None:
     code = "import os\nopen(os.environ['DRAY_STREAMS'] + '/state.jsonl', 'a').write('[' * 200000 + '\\n')"
     world.write("nested.py", code)

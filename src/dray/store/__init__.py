@@ -20,6 +20,7 @@ from dray.store.errors import (
     StoreError,
     UnsafeName,
 )
+from dray.store.events import decided
 from dray.store.points import Series
 from dray.store.runs import RunRecord
 from dray.store.store import Store
@@ -47,4 +48,5 @@ __all__ = [
     "Store",
     "StoreError",
     "UnsafeName",
+    "decided",
 ]

@@ -19,6 +19,8 @@ VERSION = 1
 UNKNOWN = "unknown"
 HEAD = 1000
 """So many bytes of a broken line are kept."""
+LONGEST = 8 << 20
+"""Bytes of a line. A longer one is set aside in pieces of that size, so that nobody ever has to hold it whole."""
 DEEP = 100
 """Brackets inside brackets: more of them, and other readers of the history would stumble."""
 
@@ -65,8 +67,15 @@ class _Odd(Exception):
     """This line is not what we expect; says why."""
 
 
+def decided(data: bytes) -> int:
+    """How many bytes of `data`, which begins with a line, can be read: whole lines, and whole pieces of an endless one."""
+    whole = data.rfind(b"\n") + 1
+    tail = len(data) - whole
+    return whole + tail - tail % LONGEST
+
+
 def parse(lines: bytes, start: int, kinds: frozenset[str] = SCRIPT_KINDS) -> Batch:
-    """Read `lines`, each ended by a newline, the first one at `start` in its stream."""
+    """Read `lines`, the first one at `start` in its stream, as far as they are `decided`."""
     try:
         return _quick(lines, start, kinds)
     except (
@@ -99,7 +108,8 @@ def _quick(lines: bytes, start: int, kinds: frozenset[str]) -> Batch:
     pos = start
     # In ASCII a character is a byte, so positions need no second look; our own writers write nothing else.
     split = lines.decode("ascii").split("\n")
-    split.pop()
+    if split.pop():
+        raise _Odd
     for line in split:
         if len(line) > 2 * DEEP:
             _refuse_deep(line)
@@ -133,7 +143,11 @@ def _careful(lines: bytes, start: int, kinds: frozenset[str]) -> Batch:
     broken = []
     opened = None
     pos = start
-    for line in lines.split(b"\n")[:-1]:
+    *ended, last = lines.split(b"\n")
+    for line in ended:
+        tail = len(line) % LONGEST
+        broken += _endless(line, pos)
+        pos, line = pos + len(line) - tail, line[len(line) - tail :]  # noqa: PLW2901 - judged as a line of its own
         try:
             text = line.decode()
             _refuse_deep(text)
@@ -149,7 +163,13 @@ def _careful(lines: bytes, start: int, kinds: frozenset[str]) -> Batch:
         except (ValueError, OverflowError, RecursionError, _Odd) as error:
             broken.append(Broken(pos, len(line) + 1, _why(error), line[:HEAD]))
         pos += len(line) + 1
-    return Batch(opened, points, events, broken)
+    return Batch(opened, points, events, broken + _endless(last, pos))
+
+
+def _endless(line: bytes, pos: int) -> list[Broken]:
+    """The whole pieces of a line, at `pos` in its stream, that is too long to be one."""
+    starts = range(0, len(line) - LONGEST + 1, LONGEST)
+    return [Broken(pos + at, LONGEST, "it is too long", line[at : at + HEAD]) for at in starts]
 
 
 def _why(error: Exception) -> str:
@@ -240,6 +260,8 @@ def _time(t: Any) -> float:
 
 
 def _refuse_deep(line: str) -> None:
+    if len(line) >= LONGEST:
+        raise _Odd("it is too long")
     if line.count("{") + line.count("[") <= DEEP:
         return
     depth = 0

@@ -46,7 +46,7 @@ class _Prepared(NamedTuple):
 def ingest(db: Database, logs: Logs, run_id: str, pieces: Sequence[Piece], *, final: bool) -> list[int]:
     """Store `pieces` in one transaction; the cursor of each one's stream after it. Safe to repeat.
 
-    Of an event stream only whole lines are taken: put what is left in front of the next piece. With `final` a last line
+    Of an event stream only what is `decided` is taken: put what is left in front of the next piece. With `final` a last line
     without newline is set aside, because nobody will end it.
     """
     for attempt, name, offset, _ in pieces:
@@ -151,7 +151,7 @@ def _prepare(piece: Piece, cursor: int, final: bool) -> _Prepared | None:
     fresh = chunk[cursor - offset :]
     if not holds_events(name):
         return _Prepared(cursor, cursor + len(fresh), fresh, None)
-    whole = fresh[: fresh.rfind(b"\n") + 1]
+    whole = fresh[: events.decided(fresh)]
     tail = fresh[len(whole) :]
     if not whole and not (final and tail):
         return _Prepared(cursor, cursor, b"", None)

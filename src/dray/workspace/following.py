@@ -14,7 +14,7 @@ from typing import Any
 from dray.core.errors import LinkLost, printable
 from dray.core.states import RunState
 from dray.hosts import Connection
-from dray.store import RunRecord, Shared, Store
+from dray.store import RunRecord, Shared, Store, decided
 from dray.workspace.events import Ended, Event, Output, Said, StateChanged
 
 _BATCH = 4 << 20
@@ -113,7 +113,7 @@ class Follower:
         if stream.endswith(".jsonl"):
             tail = self._tails.pop((attempt, stream), b"")
             data = tail + body
-            whole = data.rfind(b"\n") + 1
+            whole = decided(data)
             if data[whole:]:
                 self._tails[attempt, stream] = data[whole:]
             if whole:
