@@ -8,6 +8,8 @@ import os
 import stat
 from typing import Any
 
+LARGEST_DOCUMENT = 64 * 1024 * 1024
+
 
 def read_text(path: str) -> str:
     """The file's text, or "" when there is none to read."""
@@ -18,21 +20,24 @@ def read_text(path: str) -> str:
         return ""
 
 
-def read_json(path: str) -> dict[str, Any] | None:
-    """The object in that file, or None when it is missing or broken."""
+def read_json(path: str, most: int = LARGEST_DOCUMENT) -> dict[str, Any] | None:
+    """The object in that file, or None when it is missing, broken, or longer than `most`."""
     try:
-        value = json.loads(read_regular(path).decode())
+        value = json.loads(read_regular(path, most).decode())
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def read_regular(path: str) -> bytes:
-    """The bytes of a regular file. Of a pipe or a device, where a script may have put one, we could read for ever."""
+def read_regular(path: str, most: int = LARGEST_DOCUMENT) -> bytes:
+    """The bytes of a regular file. Of a pipe, a device or a terabyte, where a script may have put one, we could read for ever."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        seen = os.fstat(file.fileno())
+        if not stat.S_ISREG(seen.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        return file.read()
+        if seen.st_size > most:
+            raise OSError(errno.EFBIG, "too long", path)
+        return file.read(most)
 
 
 def make_folder(path: str) -> None:

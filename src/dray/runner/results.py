@@ -7,6 +7,7 @@ import stat
 import traceback
 from typing import TYPE_CHECKING, Any, Iterator
 
+from . import frames
 from .files import read_json
 from .folder import RunFolder
 
@@ -117,7 +118,8 @@ def _walk(top: str, below: str) -> Iterator[str]:
 
 def _new_files(folder: RunFolder) -> list[str]:
     """Files in code/ that did not come with the snapshot and are no outputs."""
-    manifest = read_json(os.path.join(folder.path, "manifest.json")) or {}
+    # It came in the header of a frame.
+    manifest = read_json(os.path.join(folder.path, "manifest.json"), frames.MAX_HEADER) or {}
     came = {row[0] for row in manifest.get("files", [])} | {row[0] for row in manifest.get("links", [])}
     inside = OUTPUTS + "/"
     return [p for p in _walk(folder.code, "") if p not in came and not p.startswith(inside)]
