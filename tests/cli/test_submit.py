@@ -391,6 +391,25 @@ def test_a_closed_stdout_is_not_mistaken_for_another_file(shell: Shell) -> None:
     assert shell.dray("logs").stdout == b"hello []\n"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["runs", "submit hello.py", "nonsense", "--help"])
+def test_a_closed_file_is_like_dev_null(shell: Shell, words: str, closed: str) -> None:
+    shell.write("hello.py", HELLO)
+    dray = f"{sys.executable} -m dray {words}"
+    instead = closed.replace("&-", "/dev/null")
+
+    shut, null = (
+        subprocess.run(
+            ["sh", "-c", f"{dray} {away}"], cwd=shell.folder, env=shell.env, capture_output=True, check=False
+        )
+        for away in (closed, instead)
+    )
+
+    assert shut.returncode == null.returncode
+    assert len(shut.stdout) == len(null.stdout)
+    assert b"mistake in dray" not in shut.stderr
+
+
 @pytest.mark.parametrize("place", ["full", "file"])
 def test_trouble_with_the_world_is_told_in_a_sentence(shell: Shell, place: str) -> None:
     shell.write("hello.py", HELLO)

@@ -21,14 +21,12 @@ def main() -> int:
     words = sys.argv[1:]
     _stand_on_three_files()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # closed by the shell with `>&-`
-            # Names that are not UTF-8 must not turn into a UnicodeEncodeError.
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # TextIO hides it
+        # Names that are not UTF-8 must not turn into a UnicodeEncodeError.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # TextIO hides it
     try:
         code = _at_once(words)
         code = _command(words) if code is None else code
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         _hush()
         return BROKEN_PIPE
@@ -72,13 +70,16 @@ def _stand_on_three_files() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number is `fd`
+    # Python made no stream of what was closed when it began.
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
 
 
 def _hush_if_stuck() -> None:
     """What could not be written to stdout, and was told, cannot be written later either."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         _hush()
 

@@ -63,9 +63,8 @@ def say_error(error: DrayError) -> None:
         lines.append(f"  why: {error.why}")
     if error.hint:
         lines.append(f"  try: {error.hint}")
-    if sys.stderr is not None:
-        sys.stderr.write("\n".join(lines) + "\n")
-        sys.stderr.flush()
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
 
 
 def _offer_again(error: DrayError) -> None:

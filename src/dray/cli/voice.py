@@ -66,8 +66,6 @@ class Voice:
 
     def warn(self, text: str, *more: str, state: str = "") -> None:
         """A sentence that is said whatever was asked for."""
-        if sys.stderr is None:
-            return
         # Texts may come from another machine: no control character of theirs reaches the terminal.
         before, word, after = printable(text).partition(state) if state else (printable(text), "", "")
         first = f"dray: {before}{paint_word(word, fd=2)}{after}"
