@@ -10,14 +10,15 @@ from pathlib import Path
 from tests.cli.dray_shell import Shell
 
 # A Workspace that breaks: written into a package that shadows the real one for this process only.
-BROKEN = "class Workspace:\n    def __init__(self):\n        raise RuntimeError('something\\x1b[31m odd')\n"
+BROKEN = "class Workspace:\n    def __init__(self):\n        raise RuntimeError('something\\x1b[31m odd')"
+BY_CTRL_C = " from KeyboardInterrupt()"
 
 
-def run_broken(shell: Shell, **env: str) -> subprocess.CompletedProcess[bytes]:
+def run_broken(shell: Shell, how: str = BROKEN, **env: str) -> subprocess.CompletedProcess[bytes]:
     """`dray runs` with a workspace that has a mistake in it."""
     package = shell.home.parent / "broken"
     package.mkdir(exist_ok=True)
-    (package / "workspace.py").write_text(BROKEN)
+    (package / "workspace.py").write_text(how + "\n")
     start = (
         f"import sys, dray; dray.__path__.insert(0, {str(package)!r}); sys.argv = ['dray', 'runs']\n"
         "from dray.cli.door import main; sys.exit(main())"
@@ -41,6 +42,13 @@ def test_a_mistake_of_drays_own_is_one_sentence_and_a_file(shell: Shell) -> None
 def test_dray_debug_shows_the_traceback(shell: Shell) -> None:
     assert b"Traceback" in run_broken(shell, DRAY_DEBUG="1").stderr
     assert b"Traceback" not in run_broken(shell, DRAY_DEBUG="0").stderr
+
+
+def test_ctrl_c_that_python_takes_for_something_else_is_no_mistake(shell: Shell) -> None:
+    done = run_broken(shell, BROKEN + BY_CTRL_C)
+
+    assert done.returncode == 130
+    assert done.stderr == b""
 
 
 def test_the_report_lies_elsewhere_when_the_home_cannot_be_written(shell: Shell, tmp_path: Path) -> None:

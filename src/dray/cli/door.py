@@ -33,6 +33,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # it came while Python made a class
+            return INTERRUPTED
         from dray.cli.trouble import explain
 
         code = explain(error, debug=os.environ.get(DEBUG, "") not in ("", "0"))
