@@ -426,3 +426,37 @@ def test_trouble_with_the_world_is_told_in_a_sentence(shell: Shell, place: str) 
     assert done.stderr.startswith(b"dray: ")
     assert b"Traceback" not in done.stderr
     assert b"mistake in dray" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("submit", "--", "true"), 2),
+        (("submit", "--dry-run", "hello.py"), 2),
+        (("runs",), 0),
+        (("doctor",), 0),
+    ],
+)
+def test_a_shell_in_a_folder_that_is_gone_is_told_so(shell: Shell, words: tuple[str, ...], code: int) -> None:
+    gone = shell.folder / "gone"
+    command = 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"'
+
+    done = subprocess.run(
+        ["sh", "-c", command, str(gone), sys.executable, "-I", "-m", "dray", *words],
+        env=shell.env, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == code
+    assert (b"the folder that you are in is gone" in done.stderr) == (code != 0)
+    assert b"mistake in dray" not in done.stderr
+
+
+def test_trouble_with_the_world_before_the_start_is_no_end_of_the_script(shell: Shell) -> None:
+    shell.write("hello.py", HELLO)
+    shell.home.mkdir()
+    (shell.home / "blobs").write_text("in the way")
+
+    done = shell.dray("submit", "hello.py")
+
+    assert done.returncode == 125
+    assert b"a folder was expected, and there is a file" in done.stderr

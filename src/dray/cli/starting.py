@@ -13,6 +13,7 @@ from dray.cli.documents import write_json
 from dray.cli.endings import FAILED, NOT_STARTED
 from dray.cli.options import Duration, Pair
 from dray.cli.progress import Activity
+from dray.cli.trouble import of_the_world
 from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError
 
@@ -99,11 +100,19 @@ def _start(begin: Callable[[Callable[[Event], None]], Run], voice: Voice) -> Run
             voice.say("left while the run was being sent", "what became of it: dray runs")
             raise
         except DrayError as error:
-            if (
-                error.exit_code == FAILED
-            ):  # whatever it was: the script has not run, and 1 would say that it had
-                error.exit_code = NOT_STARTED
-            raise
+            raise _not_started(error) from error.__cause__
+        except OSError as error:
+            known = of_the_world(error)
+            if known is None:
+                raise
+            raise _not_started(known) from error
+
+
+def _not_started(error: DrayError) -> DrayError:
+    """Whatever it was: the script has not run, and 1 would say that it had."""
+    if error.exit_code == FAILED:
+        error.exit_code = NOT_STARTED
+    return error
 
 
 def _has_stdin() -> bool:

@@ -20,7 +20,7 @@ import click
 import dray
 from dray.cli.commands import NAME
 from dray.cli.voice import paint_word
-from dray.core.errors import DrayError, printable
+from dray.core.errors import DrayError, UsageError, printable
 
 # What the world can do to any program; everything else that the system refuses is a bug of ours.
 _WORLD = {
@@ -44,9 +44,8 @@ def explain(error: Exception, *, debug: bool) -> int:
         sys.stderr.write("".join(traceback.format_exception(error)))
     if isinstance(error, click.ClickException):
         error = _from_click(error)
-    elif isinstance(error, OSError) and error.errno in _WORLD:
-        where = f": {printable(os.fsdecode(error.filename))}" if error.filename else ""
-        error = DrayError(f"{_WORLD[error.errno]}{where}")
+    elif isinstance(error, OSError):
+        error = of_the_world(error) or error
     elif isinstance(error, (EOFError, click.Abort)):
         error = DrayError("the question was not answered", hint="-y, or give the answer as an option")
     if not isinstance(error, DrayError):
@@ -54,6 +53,24 @@ def explain(error: Exception, *, debug: bool) -> int:
     _offer_again(error)
     say_error(error)
     return error.exit_code
+
+
+def of_the_world(error: OSError) -> DrayError | None:
+    """The sentence for what can happen to any program; None: it should not have happened."""
+    if isinstance(error, FileNotFoundError) and not error.filename and _is_nowhere():
+        return UsageError("the folder that you are in is gone", hint="cd to one that is there")
+    if error.errno not in _WORLD:
+        return None
+    where = f": {printable(os.fsdecode(error.filename))}" if error.filename else ""
+    return DrayError(f"{_WORLD[error.errno]}{where}")
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def say_error(error: DrayError) -> None:
