@@ -310,6 +310,20 @@ def cut(process: subprocess.Popen[bytes]) -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
+def test_a_full_disk_behind_the_output_leaves_the_run_alone(shell: Shell) -> None:
+    shell.write("chatty.py", "import time\nfor i in range(40): print(i); time.sleep(0.05)\n")
+
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m dray submit chatty.py > /dev/full"],
+        cwd=shell.folder, env=shell.env, capture_output=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 75
+    assert b"the output cannot be written" in done.stderr
+    assert b"goes on" in done.stderr
+    assert shell.dray("follow").stdout == b"".join(b"%d\n" % i for i in range(40))
+
+
 def test_a_cut_link_is_taken_up_again(shell: Shell) -> None:
     shell.write("two.py", "import time\nprint('begun', flush=True)\ntime.sleep(1)\nprint('done')\n")
 

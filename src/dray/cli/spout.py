@@ -7,6 +7,7 @@ import select
 
 from dray.cli.escapes import EscapeFilter
 from dray.cli.voice import is_terminal
+from dray.core.errors import DrayError
 
 
 class Spout:
@@ -45,7 +46,10 @@ class Spout:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, waiting for slow readers, also where somebody made `fd` non-blocking."""
+    """Write all of `data`, waiting for slow readers, also where somebody made `fd` non-blocking.
+
+    Raises BrokenPipeError when nobody reads any more, DrayError when it cannot be written: the disk behind it may be full.
+    """
     left = memoryview(data)
     while left:
         try:
@@ -54,3 +58,7 @@ def write_all(fd: int, data: bytes) -> None:
             poll = select.poll()
             poll.register(fd, select.POLLOUT)
             poll.poll()
+        except BrokenPipeError:
+            raise
+        except OSError as trouble:
+            raise DrayError("the output cannot be written", why=trouble.strerror) from trouble
