@@ -113,6 +113,15 @@ def test_nothing_to_run_is_a_misuse(shell: Shell) -> None:
     assert b"nothing to run" in done.stderr
 
 
+@pytest.mark.parametrize("words", [("",), ("--", ""), ("--", "", "x")])
+def test_an_empty_word_is_nothing_to_run(shell: Shell, words: tuple[str, ...]) -> None:
+    done = shell.dray("submit", *words)
+
+    assert done.returncode == 2
+    assert b"nothing to run" in done.stderr
+    assert b"no run yet" in shell.dray("runs").stderr
+
+
 def test_json_is_one_document_on_stdout_and_the_log_goes_to_stderr(shell: Shell) -> None:
     shell.write("hello.py", HELLO)
 

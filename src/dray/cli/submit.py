@@ -102,7 +102,7 @@ def submit(
 def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, Any]) -> Submission:
     from dray.workspace import Submission
 
-    if not words:
+    if not words or not words[0]:
         raise UsageError("nothing to run", hint="dray submit train.py, or dray submit -- make all")
     tags, env = dict(fields.pop("tags")), dict(fields.pop("env"))
     environment = fields["environment"]

@@ -86,7 +86,7 @@ class Prepared:
     def __init__(self, wish: Submission, target: Target) -> None:
         from dray.snapshot import find_code_folder, path_within
 
-        if bool(wish.script) == bool(wish.command):
+        if bool(wish.script) == bool(wish.command) or wish.command[:1] == ("",):
             raise UsageError("name a script, or a command after `--`", hint="dray submit train.py")
         self.wish = wish
         self.target = target
