@@ -56,6 +56,16 @@ def test_any_command_line_arrives_word_for_word(place: Place) -> None:
     assert heard.log == b"".join(os.fsencode(word) + b"|" for word in words)
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("-x.py", "import sys; print(*sys.argv)"), ("-c.sh", "echo $0 $1")],
+)
+def test_a_script_whose_name_looks_like_an_option_is_a_script(place: Place, name: str, code: str) -> None:
+    heard = place.run("", files={name: code}, command=[name, "-y"])
+
+    assert heard.log.decode().strip() == f"./{name} -y"
+
+
 def test_a_run_ends_at_its_time_limit(place: Place) -> None:
     heard = place.run("import time; print('begun'); time.sleep(60)", timeout_s=0.3, grace_s=0.2)
 

@@ -45,12 +45,14 @@ class ProcessLauncher:
         command = [str(word) for word in self.spec["command"]]
         if not self.spec.get("script", True):
             return command
-        script = command[0]
+        script, *words = command
+        # Else `-x.py` would be an option of the interpreter.
+        named = "./" + script if script.startswith("-") else script
         if script.endswith(".py"):
-            return [python or "python3", *command]
+            return [python or "python3", named, *words]
         if script.endswith(".sh"):
-            return ["sh", *command]
-        return [os.path.join(self.folder.code, script), *command[1:]]
+            return ["sh", named, *words]
+        return [os.path.join(self.folder.code, script), *words]
 
     def env(self, python: str | None) -> dict[str, str]:
         """The environment: this machine's, the environment's own, what the submit said, and what dray needs."""
