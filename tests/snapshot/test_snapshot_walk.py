@@ -233,6 +233,16 @@ def test_the_lines_of_the_error_make_the_folder_small_enough(
     assert [row[0] for row in plan(code).files] == [".drayignore"]
 
 
+def test_what_weighs_next_to_nothing_is_not_offered_for_being_left_out(code: Path) -> None:
+    _fill(code, "train.py")
+    _big(code / "data" / "x", 50_000_000_000)
+
+    with pytest.raises(FolderTooBig) as caught:
+        plan(code)
+
+    assert [path for path, _, _ in caught.value.biggest] == ["data/"]
+
+
 def test_the_limit_can_be_raised(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _big(code / "x", 5_000_000_000)
     monkeypatch.setenv("DRAY_SNAPSHOT_LIMIT", "40GB")

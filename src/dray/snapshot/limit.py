@@ -43,6 +43,8 @@ def require_below(limit: int, plan: Plan) -> None:
     """Raise FolderTooBig when the files of `plan` are more than `limit` bytes."""
     if plan.bytes > limit:
         entries = biggest(plan.files)
+        # Next to gigabytes, the script itself would be offered for being left out.
+        entries = [entry for entry in entries if entry[1] * 100 >= plan.bytes] or entries
         told = [(path, size, ignore_line(path)) for path, size in entries]
         raise FolderTooBig(plan.root, plan.bytes, limit, told, plan.ignore_file)
 
