@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -55,6 +56,19 @@ class HostContract:
             assert channel.read(1000)  # a banner
         assert not channel.wait_readable(0.01)
         channel.close()
+
+    def test_a_program_with_thousands_of_open_files_may_wait_too(self, host: Host) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+        held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        try:
+            channel = host.open("echo here")
+            assert channel.wait_readable(5)
+            channel.close()
+        finally:
+            for fd in held:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_closing_twice_is_fine(self, host: Host) -> None:
         channel = host.open("cat")

@@ -84,7 +84,10 @@ class ProcessChannel:
 
     def wait_readable(self, timeout_s: float | None) -> bool:
         """True when `read` would not wait."""
-        return bool(select.select([self._out], [], [], timeout_s)[0])
+        # Not select(2): the caller may be a program with more than a thousand open files.
+        poll = select.poll()
+        poll.register(self._out, select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else 1000 * timeout_s))
 
     def last_words(self) -> str:
         """The end of what the program said on stderr."""
