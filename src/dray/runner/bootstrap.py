@@ -11,13 +11,14 @@ def _say(text):
 
 
 def _exactly(size):
-    data = b""
-    while len(data) < size:
-        piece = os.read(0, min(size - len(data), 1048576))
+    pieces = []
+    while size:
+        piece = os.read(0, min(size, 1048576))
         if not piece:
             sys.exit(1)
-        data += piece
-    return data
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 def _frame():
