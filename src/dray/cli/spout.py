@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import select
 
-from dray.cli.escapes import EscapeFilter
 from dray.cli.voice import is_terminal
 from dray.core.errors import DrayError
+from dray.core.escapes import EscapeFilter
 
 
 class Spout:

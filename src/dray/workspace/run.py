@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from dray.workspace.following import Follower, look
 from dray.workspace.linking import linked
 from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
+from dray.workspace.showing import Shown
 from dray.workspace.submission import me
 
 if TYPE_CHECKING:
@@ -166,17 +166,30 @@ class Run:
 
     def wait(self, show_output: bool = False, timeout: float | None = None) -> Run:
         """Until the run has ended. With `show_output` its log goes to stdout. TimeoutError after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if deadline is not None:
-            while not self.refresh(everything=False).ended:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"run {self.id} is still {self.status} after {timeout:g} s")
-                time.sleep(0.1)
-        for event in self.follow(streams=(SCRIPT_LOG,) if show_output else ()):
-            if isinstance(event, Output):
-                sys.stdout.write(event.data.decode(errors="replace"))
-                sys.stdout.flush()
+        streams = (SCRIPT_LOG,) if show_output else ()
+        events = self.follow(streams=streams) if timeout is None else self._looks(streams, timeout)
+        shown = Shown()
+        try:
+            for event in events:
+                if isinstance(event, Output):
+                    shown.write(event.data)
+        finally:
+            shown.finish()
         return self
+
+    def _looks(self, streams: tuple[str, ...], within_s: float) -> Iterator[Event]:
+        """What `follow` gives, by looking again and again, because a connection can wait without end."""
+        deadline = time.monotonic() + within_s
+        follower = self._follower(streams)
+        yield from follower.stored()
+        while not self.record.complete:
+            yield from self._live(follower, wait=False)
+            self._reread()
+            if self.ended:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"run {self.id} is still {self.status} after {within_s:g} s")
+            time.sleep(0.1)
 
     def detach(self) -> None:
         """Let go of the connection that the submit left open."""

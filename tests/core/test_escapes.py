@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.cli.escapes import CSI_LIMIT, STRING_LIMIT, EscapeFilter
+from dray.core.escapes import CSI_LIMIT, STRING_LIMIT, EscapeFilter
 
 
 def filtered(*pieces: bytes) -> bytes:
