@@ -31,6 +31,18 @@ def test_colours_pass_and_commands_to_the_terminal_do_not(shell: Shell) -> None:
     )
 
 
+def test_names_of_metrics_do_not_command_the_terminal(shell: Shell) -> None:
+    shell.write("odd.py", "import dray\ndray.log({'\\x1b]0;title\\x07loss': 0.5})\n")
+    shell.detached("odd.py")
+    shell.dray("wait")
+
+    for words in ("metrics", "--csv"), ("metrics", "--json"), ("metrics",), ("show",), ("follow",):
+        with shell.terminal(*words) as terminal:
+            assert terminal.ended() == 0
+        assert b"\x1b]" not in terminal.seen, words
+    assert b"\x1b]0;title\x07loss" in shell.dray("metrics", "--csv").stdout
+
+
 def test_a_colour_left_on_and_a_line_left_open_do_not_spill_into_the_summary(shell: Shell) -> None:
     shell.write("open.py", r"print('\x1b[31mstill red', end='')" "\n")
 

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dray.cli.trouble import say_error
+from dray.core.errors import LinkLost
 from tests.cli.dray_shell import Shell
 
 # A Workspace that breaks: written into a package that shadows the real one for this process only.
@@ -49,6 +53,12 @@ def test_ctrl_c_that_python_takes_for_something_else_is_no_mistake(shell: Shell)
 
     assert done.returncode == 130
     assert done.stderr == b""
+
+
+def test_an_error_with_words_of_a_machine_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say_error(LinkLost("it broke\x1b]0;title\x07", why="one\n    two\x1b[2J\r"))
+
+    assert capsys.readouterr().err == "dray: it broke\\x1b]0;title\\x07\n  why: one\n    two\\x1b[2J\\r\n"
 
 
 def test_the_report_lies_elsewhere_when_the_home_cannot_be_written(shell: Shell, tmp_path: Path) -> None:

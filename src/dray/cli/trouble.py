@@ -75,12 +75,14 @@ def _is_nowhere() -> bool:
 
 def say_error(error: DrayError) -> None:
     """What, why and what to try, on stderr; `--json` changes nothing about it."""
-    lines = [f"{paint_word('dray:', fd=2)} {error.what}"]
+    lines = [f"dray: {error.what}"]
     if error.why:
         lines.append(f"  why: {error.why}")
     if error.hint:
         lines.append(f"  try: {error.hint}")
-    sys.stderr.write("\n".join(lines) + "\n")
+    # Some of it may have come from another machine, and some has several lines of its own.
+    text = "\n".join(printable(line) for line in "\n".join(lines).split("\n"))
+    sys.stderr.write(text.replace("dray:", paint_word("dray:", fd=2), 1) + "\n")
     sys.stderr.flush()
 
 
