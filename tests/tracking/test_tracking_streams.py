@@ -237,3 +237,20 @@ def test_secrets_are_hidden_in_every_string(world: World) -> None:
     assert "31415926" not in text
     assert text.count("***") >= 10
     assert '"short":"abc"' in text
+
+
+def test_a_secret_is_hidden_in_the_forms_that_scripts_log_it_in(world: World) -> None:
+    world.run(
+        "import base64, dray, os, urllib.parse\n"
+        "key = os.environ['KEY']; raw = key.encode()\n"
+        "dray.log_params({str(n): line for n, line in enumerate(key.splitlines())})\n"
+        "dray.log_params(basic=base64.b64encode(raw), safe=base64.urlsafe_b64encode(raw).decode())\n"
+        "dray.tag(url='https://x/?key=' + urllib.parse.quote(key, safe=''), plain='end')",
+        DRAY_SECRETS="KEY",
+        KEY="-----BEGIN\nfirst/line+of=it\nsecond?line>>\n-----END\n",
+    )
+
+    text = "".join(path.read_text() for path in world.streams.iterdir())
+    for piece in ("first", "second", "Zmlyc3", "BEGIN"):
+        assert piece not in text
+    assert '"plain":"end"' in text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from json.encoder import encode_basestring_ascii
-from typing import Tuple
+from typing import Iterator, Tuple
 
 SHORTEST = 4  # a shorter "secret" would be found in every second word
 _secrets: Tuple[str, ...] = ()
@@ -20,15 +20,25 @@ def learn() -> None:
     found = set(_secrets)
     for name in os.environ.get("DRAY_SECRETS", "").split(","):
         value = os.environ.get(name.strip(), "") if name.strip() else ""
-        for form in (
-            value,
-            value.strip(),
-        ):  # scripts strip the newline that a secret read from a file ends with
-            if len(form) >= SHORTEST:
-                # In a list or a dict that is shown as text, quotes and backslashes look different.
-                found.update((form, repr(form)[1:-1], encode_basestring_ascii(form)[1:-1]))
+        if len(value) >= SHORTEST:
+            found.update(form for form in _forms(value) if len(form) >= SHORTEST)
     # The longest first: a secret that is part of another must not leave the rest of it readable.
     _secrets = tuple(sorted(found, key=lambda v: (-len(v), v)))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """What it looks like when it is said whole or line by line, in a list that is shown as text, in an address, in base64.
+
+    The runner's `mask.forms` says the same of the log; the two travel apart.
+    """
+    from base64 import b64encode, urlsafe_b64encode  # few runs have secrets
+    from urllib.parse import quote
+
+    # Scripts strip the newline that a secret read from a file ends with.
+    for whole in {secret, secret.strip()}:
+        raw = whole.encode("utf-8", "surrogateescape")
+        yield from (whole, *whole.splitlines(), repr(whole)[1:-1], encode_basestring_ascii(whole)[1:-1])
+        yield from (quote(raw, safe=""), b64encode(raw).decode(), urlsafe_b64encode(raw).decode())
 
 
 def hide(text: str) -> str:
