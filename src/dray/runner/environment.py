@@ -9,13 +9,22 @@ import fcntl
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from .files import dump, make_folder, read_json, read_text, remove_tree, write_once
 from .machine import Machine
 
 Step = Callable[[str, "list[str]", Dict[str, str]], Dict[str, Any]]
 """Runs one command of the build, its output going to the build's log; returns how it ended."""
+
+
+# Where systems keep the authorities that they trust, in one file: Debian and Arch, Fedora, openSUSE, Alpine.
+_AUTHORITIES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
 
 
 class BuildFailed(Exception):
@@ -99,7 +108,7 @@ class Builder:
             raise BuildFailed("`uv` is needed to build the environment, and is not on this machine's PATH")
         remove_tree(self.folder)
         began = time.monotonic()
-        env = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")}
+        env = build_variables(os.environ)
         make = [self.uv, "venv", "--quiet", "--no-project", "--python", self.asked_python, self.folder]
         self._do("making the environment", make, env)
         packages = list(self.wanted.get("packages") or [])
@@ -127,6 +136,17 @@ class Builder:
                 )
             raise BuildFailed("%s failed: %s" % (what, said))
         return seen
+
+
+def build_variables(ours: Mapping[str, str]) -> Dict[str, str]:
+    """The environment of the build's commands: `ours`, less what names another Python."""
+    env = {k: v for k, v in ours.items() if k not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")}
+    names = ("UV_NATIVE_TLS", "UV_SYSTEM_CERTS")  # the first one for older versions
+    if any(map(os.path.exists, _AUTHORITIES)) and not any(name in env for name in names):
+        # Else uv trusts a list of its own, which lacks the authority of a company or a proxy. The user may never have
+        # heard of uv, and git, pip and curl work on the same machine.
+        env.update(dict.fromkeys(names, "true"))
+    return env
 
 
 def _version_of(folder: str) -> str | None:
