@@ -74,6 +74,19 @@ def test_the_projects_own_outputs_stay_here_whatever_they_are(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words", [["--", "true"], ["train.py"], ["--dir", "/", "train.py"], ["--dry-run", "--", "true"]]
+)
+def test_the_whole_file_system_is_no_code_folder(world: World, words: list[str]) -> None:
+    script = str(world.write("train.py", "print(1)"))
+    words = [script if word == "train.py" else word for word in words]
+
+    said = world.dray("submit", *words, cwd="/")
+
+    assert said.code == 2
+    assert "every file of this machine would travel" in said.err
+
+
 def test_a_script_named_through_a_link_is_the_same_script(world: World) -> None:
     world.write("sub/train.py", "import os, sys; print(sys.argv[0], os.path.exists('sub/train.py'))")
     link = world.project.parent / "link"

@@ -10,6 +10,7 @@ DrayError
 ├── PandasMissing      a DataFrame is wanted where there is no pandas
 ├── NoPython           no Python for the script on this shell's PATH
 ├── ScriptLeftOut      an ignore rule keeps the script here
+├── WholeFileSystem    the code folder would be `/`
 └── BadScript          the script's kind cannot be started
 """
 
@@ -68,6 +69,19 @@ class BadScript(UsageError):
             f"do not know how to start `{printable(script)}`",
             why="it is no .py and no .sh file, and is not executable",
             hint=f"dray submit -- PROGRAM {printable(script)}",
+        )
+
+
+class WholeFileSystem(UsageError):
+    """In the root of a machine or of a container, the current folder is no code folder."""
+
+    code = "whole-file-system"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the code folder would be `/`",
+            why="every file of this machine would travel",
+            hint="put the code into a folder of its own and `cd` there, or name one with `--dir`",
         )
 
 

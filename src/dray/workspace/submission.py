@@ -15,7 +15,7 @@ from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.spec import Environment, RunSpec
 from dray.runner.mask import SHORTEST
-from dray.workspace.errors import BadScript, ScriptLeftOut
+from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
 from dray.workspace.git import GitQuestion
 from dray.workspace.python import users_python
 
@@ -94,6 +94,8 @@ class Prepared:
         explicit = (cwd / wish.folder).absolute() if wish.folder else None
         script = cwd / wish.script if wish.script else None
         self.folder = find_code_folder(Path(wish.script), cwd, explicit) if wish.script else explicit or cwd
+        if self.folder == self.folder.parent:
+            raise WholeFileSystem
         self.git = GitQuestion(self.folder)
         self.is_script = script is not None
         if script is None:
