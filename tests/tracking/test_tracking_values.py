@@ -141,6 +141,13 @@ def test_odd_values_leave_a_sentence_each_and_the_rest_is_kept(world: World) -> 
     assert sorted(line.split("'")[1] for line in err.splitlines()) == ["complex", "list", "none", "text"]
 
 
+def test_a_whole_number_beyond_all_floats_is_not_called_no_number(world: World) -> None:
+    _, err = world.run("import dray; dray.log(big=10**400, good=1)")
+
+    assert err == "dray: metric 'big' was given a whole number that is too large; it is left out\n"
+    assert world.only("metrics") == [{"step": None, "values": {"good": 1}}]
+
+
 def test_odd_names_are_kept_as_far_as_they_are_names(world: World) -> None:
     _, err = world.run(
         "import dray\n"

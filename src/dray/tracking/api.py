@@ -145,10 +145,9 @@ def _unusual(stream: Stream, name: Any, value: Any, step: Any) -> Optional[str]:
         return None
     shown = number(value)
     if shown is None:
-        say_once(
-            ("metric", as_text(name)),
-            f"metric {short(name)} was given {_kind(value)}, which is no number; it is left out",
-        )
+        too_large = isinstance(value, int)
+        what = "a whole number that is too large" if too_large else f"{_kind(value)}, which is no number"
+        say_once(("metric", as_text(name)), f"metric {short(name)} was given {what}; it is left out")
     return shown
 
 
