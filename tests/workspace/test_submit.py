@@ -87,6 +87,17 @@ def test_the_whole_file_system_is_no_code_folder(world: World, words: list[str])
     assert "every file of this machine would travel" in said.err
 
 
+def test_a_run_that_a_run_submits_is_told_whose_part_it_is_and_ends_with_it(world: World) -> None:
+    inner = f"{sys.executable} -m dray submit --detach --name inner -- sleep 300"
+    world.write("outer.sh", f"DRAY_HOME={world.home} {inner}\n")
+
+    said = world.dray("submit", "--name", "outer", "outer.sh")
+
+    assert said.code == 0
+    assert f"part of run {world.show('outer')['id']}" in said.out.decode()
+    assert world.show("inner")["status"] in ("failed", "lost")
+
+
 def test_a_script_named_through_a_link_is_the_same_script(world: World) -> None:
     world.write("sub/train.py", "import os, sys; print(sys.argv[0], os.path.exists('sub/train.py'))")
     link = world.project.parent / "link"

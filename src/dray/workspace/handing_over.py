@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from dray.core.spec import RunSpec
 from dray.core.states import RunState
 from dray.hosts import Connection, WayBarred
 from dray.runner.frames import PIECE
-from dray.workspace.events import Event, Progress
+from dray.runner.processes import MARK
+from dray.workspace.events import Event, Progress, Said
 
 if TYPE_CHECKING:
     from dray.snapshot import Snapshot
@@ -32,6 +34,9 @@ def hand_over(
     from dray.workspace.run import Run
 
     store = workspace.store
+    outer = os.environ.get(MARK)
+    if outer and target.is_here:
+        tell(Said(f"it is a part of run {outer}, which submits it, and ends with it"))
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):
         store.create_run(spec)
