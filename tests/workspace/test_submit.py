@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dray.core.errors import UsageError
 from dray.runner.mask import STARS, Mask, forms
 from dray.workspace.python import users_python
+from dray.workspace.submission import submission_of
 from tests.runner.machines import people_of
 from tests.workspace.worlds import World, wait_until
 
@@ -147,6 +149,31 @@ def test_a_secret_is_masked_in_the_forms_that_programs_print_it_in() -> None:
     assert shown.count(STARS) >= 6
     for piece in (b"second", b"first", base64.b64encode(secret.encode())[:20]):
         assert piece not in shown
+
+
+def test_a_call_may_give_numbers_and_single_words() -> None:
+    fields = {"outputs": "*.txt", "timeout": "10m", "env": {"N": 2}, "tags": {"fold": 3}}
+
+    wish = submission_of("train.py", ("--lr", 0.1), fields)
+
+    assert wish.args == ("--lr", "0.1")
+    assert wish.outputs == ("*.txt",)
+    assert wish.timeout_s == 600
+    assert (wish.env, wish.tags) == ({"N": "2"}, {"fold": "3"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"command": "make 'all"}, "a list of words"),
+        ({"timeout": "soon"}, "not a duration"),
+        ({"secrets": {"TOKEN": None}}, "`TOKEN` is not a text"),
+        ({"lr": 0.1}, "no submit option `lr`"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_told_so(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        submission_of(None, (), fields)
 
 
 @pytest.mark.parametrize(

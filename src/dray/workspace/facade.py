@@ -20,7 +20,7 @@ from dray.workspace.events import Event, Progress, Said
 from dray.workspace.handing_over import hand_over
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
-from dray.workspace.submission import Plan, Prepared, Submission, header
+from dray.workspace.submission import Plan, Prepared, Submission, header, submission_of
 
 if TYPE_CHECKING:
     from dray.targets import VmTarget
@@ -181,17 +181,9 @@ class Workspace:
         """Send a script (or `command=[...]`) to a compute; returns once the run has begun its life there.
 
         `fields` are those of Submission: compute, experiment, name, tags, env, secrets, outputs, folder, buffered ...;
-        `timeout` is in seconds.
+        `timeout` is in seconds, or a text such as "10m".
         """
-        if "timeout" in fields:
-            fields["timeout_s"] = fields.pop("timeout")
-        unknown = set(fields) - set(Submission.__dataclass_fields__)
-        if unknown:
-            known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]
-            raise UnknownName("submit option", min(unknown), known)
-        for name in ("command", "outputs"):
-            fields[name] = tuple(fields.get(name) or ())
-        wish = Submission(script=os.fspath(script) if script else None, args=tuple(map(str, args)), **fields)
+        wish = submission_of(script, args, fields)
         return self.submit_planned(wish, on)
 
     def submit_planned(self, submission: Submission, on: _ALL | None = None) -> Run:

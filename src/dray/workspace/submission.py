@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dray.core.errors import UsageError, printable
+from dray.core.durations import parse_duration
+from dray.core.errors import UnknownName, UsageError, printable
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.spec import Environment, RunSpec
@@ -42,6 +43,32 @@ class Submission:
     """None: the nearest conda_dependencies.yml, if any; "none": none; else a file."""
     buffered: bool = False
     cwd: str | None = None
+
+
+def submission_of(script: str | None, args: Iterable[object], fields: Mapping[str, Any]) -> Submission:
+    """A Submission from the words of a Python call: numbers become text, and one pattern or length of time may be a text."""
+    fields = dict(fields)
+    if "timeout" in fields:
+        fields["timeout_s"] = fields.pop("timeout")
+    unknown = set(fields) - set(Submission.__dataclass_fields__)
+    if unknown:
+        known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]
+        raise UnknownName("submit option", min(unknown), known)
+    if isinstance(fields.get("command"), str):
+        words = ["sh", "-c", fields["command"]]
+        raise UsageError("a command is a list of words, not one text", hint=f"command={words!r}")
+    if isinstance(fields.get("outputs"), str):
+        fields["outputs"] = (fields["outputs"],)
+    if isinstance(fields.get("timeout_s"), str):
+        fields["timeout_s"] = parse_duration(fields["timeout_s"])
+    for name in ("command", "outputs"):
+        fields[name] = tuple(map(str, fields.get(name) or ()))
+    for name in ("tags", "env"):
+        fields[name] = {str(key): str(value) for key, value in (fields.get(name) or {}).items()}
+    for name, value in (fields.get("secrets") or {}).items():
+        if not isinstance(value, str):
+            raise UsageError(f"the value of the secret `{printable(str(name))}` is not a text")
+    return Submission(script=os.fspath(script) if script else None, args=tuple(map(str, args)), **fields)
 
 
 @dataclass(frozen=True, slots=True)
