@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from dray.runner import frames, layout
 from dray.runner.folder import RunFolder
 from dray.runner.machine import Machine
-from dray.runner.mask import SHORTEST, STARS, Mask
+from dray.runner.mask import SHORTEST, STARS, Mask, forms
 from dray.runner.streams import Reader
 
 SECRETS = st.lists(st.text("abc", min_size=SHORTEST, max_size=8).map(str.encode), min_size=1, max_size=3)
@@ -147,3 +148,16 @@ def test_garbage_is_no_frame(wire: bytes) -> None:
 def test_what_is_no_run_id_becomes_no_path(word: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no run id"):
         RunFolder(Machine(str(tmp_path)), word)
+
+
+@pytest.mark.parametrize("secret", ["hunter2-token", "{\n" + "  long line of a key file\n" * 4000 + "}"])
+def test_a_log_full_of_secrets_costs_little_more_than_one_without(secret: str) -> None:
+    line = secret.splitlines()[-2 if "\n" in secret else 0].encode()
+    mask = Mask(forms(secret))
+    began = time.monotonic()
+
+    shown = b"".join(mask.feed(b"key: " + line + b"\n") for _ in range(300))
+    shown += mask.feed((b"key: " + line + b"\n") * 30_000) + mask.rest()
+
+    assert shown == b"key: ***\n" * 30_300
+    assert time.monotonic() - began < 15

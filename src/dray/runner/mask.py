@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 STARS = b"***"
 SHORTEST = 4  # a shorter secret would turn half of the log into stars
@@ -36,6 +37,8 @@ class Mask:
     def __init__(self, secrets: list[bytes]) -> None:
         # Longest first: one secret may be the beginning of another.
         self._secrets = sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True)
+        self._longest = max(map(len, self._secrets), default=0)
+        self._begins = re.compile(b"(?=%s)" % b"|".join(_first_bytes(s[:SHORTEST]) for s in self._secrets))
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -43,16 +46,16 @@ class Mask:
         data = self._held + data
         out = []
         start = 0
-        while True:
-            found = [(data.find(s, start), s) for s in self._secrets]
-            hits = [(at, -len(s), s) for at, s in found if at >= 0]
-            if not hits:
-                break
-            at, _, secret = min(hits)
+        # Each secret is looked for from where it was last found: a log full of secrets is read once for each, not once for each hit.
+        ahead = {s: at for s in self._secrets for at in (data.find(s),) if at >= 0}
+        while ahead:
+            secret, at = min(ahead.items(), key=lambda hit: (hit[1], -len(hit[0])))
             if self._could_be_longer(data, at):
                 break
             out += [data[start:at], STARS]
             start = at + len(secret)
+            ahead = {s: at if at >= start else data.find(s, start) for s, at in ahead.items()}
+            ahead = {s: at for s, at in ahead.items() if at >= 0}
         keep = self._beginning(data, start)
         self._held = data[len(data) - keep :] if keep else b""
         out.append(data[start : len(data) - keep])
@@ -67,14 +70,24 @@ class Mask:
 
     def _could_be_longer(self, data: bytes, at: int) -> bool:
         """Whether a longer secret may start at `at` and go on in what has not come yet."""
+        if len(data) - at >= self._longest:
+            return False
         tail = data[at:]
         return any(len(s) > len(tail) and s.startswith(tail) for s in self._secrets)
 
     def _beginning(self, data: bytes, start: int) -> int:
         """How many last bytes of `data` are the beginning of a secret."""
-        longest = max((len(s) for s in self._secrets), default=0)
-        for size in range(min(longest - 1, len(data) - start), 0, -1):
-            tail = data[len(data) - size :]
+        if not self._secrets:
+            return 0
+        for begins in self._begins.finditer(data, max(start, len(data) - self._longest + 1)):
+            tail = data[begins.start() :]
             if any(s.startswith(tail) for s in self._secrets):
-                return size
+                return len(tail)
         return 0
+
+
+def _first_bytes(head: bytes) -> bytes:
+    """A pattern for `head`, or for as much of it as stands at the end."""
+    if len(head) == 1:
+        return re.escape(head)
+    return rb"%s(?:%s|\Z)" % (re.escape(head[:1]), _first_bytes(head[1:]))
