@@ -131,8 +131,10 @@ def _bug(error: Exception) -> DrayError:
 def _cache() -> Path:
     """Where dray keeps what may be deleted; found without the workspace, which may be what is broken."""
     home = os.environ.get("DRAY_HOME")
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return Path(home or os.path.join(data, "dray"), "cache")
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    folder = os.path.expanduser(home or os.path.join(data, "dray"))
+    # Who has no home must not get a folder that is called `~`.
+    return Path(tempfile.gettempdir() if folder.startswith("~") else os.path.join(folder, "cache"))
 
 
 def _write(folder: Path, text: str) -> Path:

@@ -72,6 +72,9 @@ def _main():
     root = ROOT  # noqa: F821
     if not root:
         data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+        if data.startswith("~"):
+            sys.stderr.write("this user has no home folder: neither HOME nor XDG_DATA_HOME is set\n")
+            sys.exit(1)
         root = os.path.join(data, "dray", "machine")
     here = os.path.join(root, "runner", DIGEST[:24])  # noqa: F821
     if not os.path.isdir(here):

@@ -14,12 +14,6 @@ from typing import Any
 from .files import make_folder, read_text, write_once
 
 
-def default_root() -> str:
-    """dray's folder where the client names none."""
-    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(data, "dray", "machine")
-
-
 def boot_id() -> str:
     """Changes with every boot. Empty where the system does not tell; then a reboot is seen as vanished processes."""
     return read_text("/proc/sys/kernel/random/boot_id").strip()

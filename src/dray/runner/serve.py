@@ -16,7 +16,7 @@ from . import code, frames, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
 from .launch import Order
-from .machine import Machine, default_root
+from .machine import Machine
 from .start import start_runner
 from .steps import seconds
 from .streams import Reader
@@ -50,10 +50,8 @@ class _Following:
 class Server:
     """Answers one channel."""
 
-    def __init__(
-        self, root: str | None, here: str, receive: Callable[[], frames.Frame | None], out: int
-    ) -> None:
-        self.machine = Machine(root or default_root())
+    def __init__(self, root: str, here: str, receive: Callable[[], frames.Frame | None], out: int) -> None:
+        self.machine = Machine(root)
         self.here = here
         self.receive = receive
         self.out = out
@@ -382,7 +380,7 @@ class Server:
         self.send({"machine": facts})
 
 
-def main(root: str | None, here: str, first: frames.Frame, source: int = 0, out: int = 1) -> None:
+def main(root: str, here: str, first: frames.Frame, source: int = 0, out: int = 1) -> None:
     """Serve the channel on `source` and `out`; `here` is the folder that this version was unpacked to."""
 
     def receive() -> frames.Frame | None:

@@ -8,6 +8,7 @@ DrayError
 ├── CodeGone           the code of a run is not to be had any more
 ├── SecretMissing      a run cannot be repeated without its secret
 ├── PandasMissing      a DataFrame is wanted where there is no pandas
+├── NoHome             no place for the history
 ├── NoPython           no Python for the script on this shell's PATH
 ├── ScriptLeftOut      an ignore rule keeps the script here
 ├── WholeFileSystem    the code folder would be `/`
@@ -43,6 +44,19 @@ class PandasMissing(DrayError):
             "a DataFrame needs pandas",
             why=f"{sys.executable or 'this Python'}: {printable(trouble)}",
             hint="pip install pandas; or read `run.metrics`, which needs nothing",
+        )
+
+
+class NoHome(UsageError):
+    """A user without a home folder, as in some containers."""
+
+    code = "no-home"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no place for dray's history",
+            why="you have no home folder: HOME is not set, and the system does not know your user",
+            hint="name a folder: `export DRAY_HOME=/path/to/folder`",
         )
 
 
