@@ -102,7 +102,6 @@ def test_a_stream_read_in_any_pieces_is_the_stream(sizes: list[int], piece: int)
             if not more:
                 break
             heard += more
-        reader.close()
         assert heard == (path.read_bytes() if path.exists() else b"")
 
 

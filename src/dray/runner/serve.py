@@ -223,14 +223,11 @@ class Server:
             self.send({"run": key, "idle": True, "alive": run.alive and end is None})
             run.told_idle = True
         if end is not None or not run.wait:
-            run.reader.close()
             del self.following[key]
         return False
 
     def _op_unfollow(self, header: dict[str, Any]) -> None:
-        run = self.following.pop(str(header.get("run")), None)
-        if run:
-            run.reader.close()
+        self.following.pop(str(header.get("run")), None)
 
     def _op_look(self, header: dict[str, Any]) -> None:
         for run_id, cursor in header["runs"].items():

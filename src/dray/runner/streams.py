@@ -59,7 +59,10 @@ class News(NamedTuple):
 
 
 class Reader:
-    """What is new in one run's streams since a cursor `{"1/log.script": offset}`."""
+    """What is new in one run's streams since a cursor `{"1/log.script": offset}`.
+
+    Nothing is kept open: a run that logs a thousand pictures has a thousand streams.
+    """
 
     def __init__(self, folder: RunFolder, cursor: dict[str, int], prefixes: list[str]) -> None:
         self._folder = folder
@@ -93,9 +96,6 @@ class Reader:
             if found.size:
                 self._offsets[key] = offset + found.size
                 yield found
-
-    def close(self) -> None:
-        """Nothing is kept open: a run that logs a thousand pictures has a thousand streams."""
 
 
 def _size(path: str) -> int:
