@@ -176,6 +176,15 @@ def test_a_call_that_makes_no_sense_is_told_so(fields: dict[str, object], told: 
         submission_of(None, (), fields)
 
 
+def test_the_brackets_and_blank_lines_of_a_secret_document_garble_no_log() -> None:
+    secret = '{\n    "key": {\n        "a": "s3cr3t-value"\n    },\n    \n    "b": 1\n}\n'
+    log = b'{\n    },\n    \n    text\n        "a": "s3cr3t-value"\n'
+
+    mask = Mask(forms(secret))
+
+    assert mask.feed(log) + mask.rest() == b"{\n    },\n    \n    text\n***\n"
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

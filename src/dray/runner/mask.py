@@ -15,7 +15,8 @@ def forms(secret: str) -> list[bytes]:
     raw = secret.encode("utf-8", "surrogateescape")
     found = [
         raw,
-        *raw.splitlines(),
+        # Of a key or a JSON document: not its blank lines and brackets, of which every log is full.
+        *(line for line in raw.splitlines() if len(line.strip()) >= SHORTEST),
         json.dumps(secret)[1:-1].encode(),
         repr(secret)[1:-1].encode(errors="replace"),
     ]

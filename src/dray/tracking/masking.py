@@ -37,7 +37,8 @@ def _forms(secret: str) -> Iterator[str]:
     # Scripts strip the newline that a secret read from a file ends with.
     for whole in {secret, secret.strip()}:
         raw = whole.encode("utf-8", "surrogateescape")
-        yield from (whole, *whole.splitlines(), repr(whole)[1:-1], encode_basestring_ascii(whole)[1:-1])
+        yield from (whole, repr(whole)[1:-1], encode_basestring_ascii(whole)[1:-1])
+        yield from (line for line in whole.splitlines() if len(line.strip()) >= SHORTEST)
         yield from (quote(raw, safe=""), b64encode(raw).decode(), urlsafe_b64encode(raw).decode())
 
 
