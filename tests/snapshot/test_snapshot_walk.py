@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dray.snapshot import BadLimit, FolderTooBig, LeftOut, NoSuchFolder, explain_missing, plan, summary
-from dray.snapshot.limit import ignore_line, parse_size
+from dray.snapshot.limit import ignore_line
 
 
 def _fill(top: Path, *paths: str) -> None:
@@ -248,13 +248,6 @@ def test_the_limit_can_be_raised(code: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("DRAY_SNAPSHOT_LIMIT", "40GB")
 
     assert plan(code).bytes == 5_000_000_000
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("40GB", 40 * 10**9), ("1.5 tb", 15 * 10**11), ("2GiB", 2 << 30), ("7", 7)]
-)
-def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
-    assert parse_size(text) == size
 
 
 def test_a_limit_that_is_no_size_is_told(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:

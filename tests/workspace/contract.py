@@ -208,6 +208,57 @@ class TargetContract:
         run.cancel(0.0)
         run.wait()
 
+    def test_cleaning_up_takes_nothing_that_a_run_needs(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        blobs = _blobs(workspace)
+
+        done = workspace.gc(compute=target.name)
+
+        assert (done.goes, done.kept, _blobs(workspace)) == ([], {}, blobs)
+        again = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        assert [run.status, again.status] == [RunState.COMPLETED] * 2
+
+    def test_cleaning_up_forgets_runs_on_both_sides_with_what_only_they_needed(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        first = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        (project / "helper.py").write_text("WORD = 'helped again'\n")
+        second = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        before = _blobs(workspace)
+
+        shown = workspace.gc(keep=1, unfetched=True, compute=target.name, dry_run=True)
+        assert (len(workspace.runs()), _blobs(workspace)) == (2, before)
+        done = workspace.gc(keep=1, unfetched=True, compute=target.name)
+
+        assert [(t.kind, t.count) for t in shown.goes] == [(t.kind, t.count) for t in done.goes]
+        assert [run.id for run in workspace.runs()] == [second.id]
+        with workspace.connect(target.name) as connection:
+            assert [row["run"] for row in connection.call({"op": "list"})["runs"]] == [second.id]
+        assert _blobs(workspace) < before
+        assert first.id in done.goes[0].what
+        assert done.freed is not None and done.freed > 0
+        workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+        assert workspace.run("@last").log().startswith(b"helped again")
+
+    def test_cleaning_up_spares_live_runs_and_outputs_that_were_not_fetched(
+        self, workspace: Workspace, target: Target, project: Path, tmp_path: Path
+    ) -> None:
+        (project / "long.py").write_text("import time; time.sleep(300)")
+        live = workspace.submit("long.py", compute=target.name, cwd=str(project))
+        run = workspace.submit("train.py", compute=target.name, cwd=str(project)).wait()
+
+        done = workspace.gc(keep=0, compute=target.name)
+
+        assert done.spared == {"not over yet": [live.id], "with outputs that were not fetched": [run.id]}
+        assert {left.id for left in workspace.runs()} == {live.id, run.id}
+        run.outputs.fetch("model", tmp_path / "there")
+        workspace.gc(keep=0, compute=target.name)
+        assert [left.id for left in workspace.runs()] == [live.id]
+        live.cancel(0.0)
+        live.wait()
+
     def test_the_history_can_be_made_again_from_the_machine(
         self, workspace: Workspace, target: Target, project: Path
     ) -> None:
@@ -264,6 +315,11 @@ def _tree(folder: Path) -> dict[str, object]:
         else None
         for path in folder.rglob("*")
     }
+
+
+def _blobs(workspace: Workspace) -> set[str]:
+    found = (workspace.home / "blobs").glob("[0-9a-f][0-9a-f]/*")
+    return {path.parent.name + path.name for path in found}
 
 
 def _servers_of(workspace: Workspace, target: Target) -> None:

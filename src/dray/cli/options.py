@@ -11,6 +11,7 @@ import click
 from dray.cli.voice import Voice
 from dray.core.durations import parse_duration
 from dray.core.errors import UsageError, printable
+from dray.core.sizes import parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 LAST = "@last"
@@ -27,6 +28,21 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # generic since click
             return float(value)
         try:
             return parse_duration(value)
+        except UsageError as error:
+            self.fail(f"{error.what}; {error.why}", param, ctx)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2 only
+    """50GB, 500MB, 1.5TiB: bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes; the text is refused in the user's words."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
         except UsageError as error:
             self.fail(f"{error.what}; {error.why}", param, ctx)
 

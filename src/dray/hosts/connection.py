@@ -67,7 +67,7 @@ class Connection:
     def receive(self) -> frames.Frame:
         """The next answer. Raises LinkLost, or MachineRefused for an answer that is an error."""
         header, body = self._receive()
-        if not self._answered and header == {"need": "runner"}:
+        while not self._answered and header == {"need": "runner"}:  # again, if it was cleared away meanwhile
             self._write(frames.encode({"runner": carried.digest()}, carried.archive()))
             header, body = self._receive()
         self._answered = True

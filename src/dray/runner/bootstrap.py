@@ -63,6 +63,28 @@ def _unpack(root, here):
         shutil.rmtree(beside)
 
 
+def _hold(root, here):
+    """Have this version there, and let everybody see that a process lives in it: such a one is not cleared away."""
+    import fcntl
+
+    while True:
+        if not os.path.isdir(here):
+            mask = os.umask(0o077)
+            _unpack(root, here)
+            os.umask(mask)
+        try:
+            held = os.open(here, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH)
+            except OSError:  # no such locks on this disk: then nobody can take it alone, to clear it away
+                return
+            if os.path.samestat(os.fstat(held), os.stat(here)):
+                return  # it stays open here, and in the runner and the guard that are forked from here
+            os.close(held)
+        except FileNotFoundError:  # cleared away just now
+            continue
+
+
 def _main():
     if sys.version_info < (3, 8):
         _say("too-old %s %s" % (sys.version.split()[0], sys.executable))
@@ -77,10 +99,7 @@ def _main():
             sys.exit(1)
         root = os.path.join(data, "dray", "machine")
     here = os.path.join(root, "runner", DIGEST[:24])  # noqa: F821
-    if not os.path.isdir(here):
-        mask = os.umask(0o077)
-        _unpack(root, here)
-        os.umask(mask)
+    _hold(root, here)
     sys.path.insert(0, here)
     import json
 

@@ -50,6 +50,21 @@ def machine_python(path: str) -> str | None:
     return find_program(["python", "python3"], path)
 
 
+def try_lock(folder: str) -> int | None:
+    """The lock on the building of that environment (close it to let go); None while somebody has it."""
+    path = folder + ".lock"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who clears an environment away takes the lock's file along; one that nobody can find locks nobody out.
+        if os.path.samestat(os.fstat(lock), os.stat(path)):
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass  # the same answer
+    os.close(lock)
+    return None
+
+
 class Builder:
     """Makes the environment of one run, or finds it made."""
 
@@ -80,25 +95,31 @@ class Builder:
         """Facts of the environment, made now if need be. Raises BuildFailed or Stopped."""
         facts = self.ready()
         if facts:
+            self._use()
             return facts
         make_folder(os.path.dirname(self.folder))
-        lock = os.open(self.folder + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self._take(say, keep_going)
         try:
-            self._take(lock, say, keep_going)
             return self.ready() or self._build()
         finally:
             os.close(lock)
 
-    def _take(self, lock: int, say: Callable[[str], None], keep_going: Callable[[], bool]) -> None:
+    def _use(self) -> None:
+        """Note that it is used: when room is needed, what was used longest ago goes first."""
+        try:
+            os.utime(os.path.join(self.folder, "complete"))
+        except OSError:
+            return  # a note, no more
+
+    def _take(self, say: Callable[[str], None], keep_going: Callable[[], bool]) -> int:
         told = False
         while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if not told:
-                    say("another run is building the same environment; waiting for it")
-                    told = True
+            lock = try_lock(self.folder)
+            if lock is not None:
+                return lock
+            if not told:
+                say("another run is building the same environment; waiting for it")
+                told = True
             if not keep_going():
                 raise Stopped
             time.sleep(0.1)

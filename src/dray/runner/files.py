@@ -113,6 +113,32 @@ def remove_tree(path: str) -> None:
                 raise
 
 
+def tree_bytes(path: str) -> int:
+    """What `path` and all below it take on the disk, as far as one may look; a file of two names counts once."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return 0
+    total = info.st_blocks * 512
+    ahead = [path] if stat.S_ISDIR(info.st_mode) else []
+    linked = set()
+    while ahead:
+        try:
+            with os.scandir(ahead.pop()) as entries:
+                for entry in entries:
+                    info = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(info.st_mode):
+                        ahead.append(entry.path)
+                    elif info.st_nlink > 1:
+                        if info.st_ino in linked:
+                            continue
+                        linked.add(info.st_ino)
+                    total += info.st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
 def _empty(top: str) -> None:
     """Remove all below `top`. Folders are moved up to it first: a script may nest them deeper than any path can name."""
     ahead = [top]

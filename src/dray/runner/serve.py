@@ -1,4 +1,4 @@
-"""What a channel can ask of this machine: submit, follow, look, cancel, fetch, code, remove, list, probe.
+"""What a channel can ask of this machine: submit, follow, look, cancel, fetch, code, remove, clean up, list, probe.
 
 One process per channel, ended by the channel's end. It answers requests in order while it follows runs; docs/design.md, "The wire".
 """
@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import Any, Callable
 
-from . import code, frames, layout, results, visit
+from . import code, frames, gate, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
 from .launch import Order
@@ -119,15 +119,18 @@ class Server:
             layout.check(manifest)
         except layout.BadManifest as trouble:
             raise Trouble("bad-manifest", str(trouble)) from None
-        lacks = layout.lacking(self.machine, near.get("blobs"), manifest)
-        if lacks:
-            self.send({"lacks": lacks})
-            if not self._take_blobs(set(lacks)):
-                self.ended = True  # the client is gone in the middle: nothing was claimed
-                return
-        travel = os.path.join(self.here, "travel")
-        order = Order(spec, near, header.get("secrets") or {}, travel)
-        answer = start_runner(self.machine, order, manifest)
+        order = Order(spec, near, header.get("secrets") or {}, os.path.join(self.here, "travel"))
+        held = gate.enter(self.machine.folder)  # what is here now is here when the runner looks for it
+        try:
+            lacks = layout.lacking(self.machine, order.blobs, manifest)
+            if lacks:
+                self.send({"lacks": lacks})
+                if not self._take_blobs(set(lacks)):
+                    self.ended = True  # the client is gone in the middle: nothing was claimed
+                    return
+            answer = start_runner(self.machine, order, manifest, held)
+        finally:
+            gate.leave(held)
         if answer.get("claimed"):
             answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
         self.send(answer)
@@ -362,6 +365,21 @@ class Server:
             self.send({"alive": live})
         else:
             self.send({"purged": self.machine.root, "left": purge.purge(self.machine)})
+
+    def _op_gc(self, header: dict[str, Any]) -> None:
+        from .cleaning import Cleaning
+
+        cleaning = Cleaning(self.machine, self.here)
+        if "take" in header:
+            for answer in cleaning.take([(str(kind), str(name)) for kind, name in header["take"]]):
+                self.send(answer)
+        elif "codes" in header:
+            for answer, body in cleaning.codes([str(run) for run in header["codes"]]):
+                self.send(answer, body)
+        else:
+            for answer in cleaning.listing(header.get("sizes")):
+                self.send(answer)
+        self.send({"done": True})
 
     def _op_probe(self, header: dict[str, Any]) -> None:
         from .environment import find_program

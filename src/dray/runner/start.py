@@ -8,15 +8,20 @@ import signal
 import traceback
 from typing import Any
 
-from . import ends
+from . import ends, gate
 from .folder import RunFolder, Taken
 from .launch import Order
 from .life import Runner, in_words
 from .machine import Machine
 
 
-def start_runner(machine: Machine, order: Order, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Fork the runner; returns its verdict on the claim as the frame to answer with."""
+def start_runner(
+    machine: Machine, order: Order, manifest: dict[str, Any], held: int | None = None
+) -> dict[str, Any]:
+    """Fork the runner; returns its verdict on the claim as the frame to answer with.
+
+    It keeps the gate that is `held` until its claim names what it uses, whatever becomes of us meanwhile.
+    """
     verdict_r, verdict_w = os.pipe()
     child = os.fork()
     if child == 0:
@@ -26,7 +31,7 @@ def start_runner(machine: Machine, order: Order, manifest: dict[str, Any]) -> di
             if os.fork():
                 os._exit(0)
             _detach()
-            _be_runner(machine, order, manifest, verdict_w)
+            _be_runner(machine, order, manifest, verdict_w, held)
         except BaseException:
             traceback.print_exc()  # stderr is runner.log, once there is one
         finally:
@@ -57,11 +62,14 @@ def _detach() -> None:
     os.close(nothing)
 
 
-def _be_runner(machine: Machine, order: Order, manifest: dict[str, Any], verdict: int) -> None:
+def _be_runner(
+    machine: Machine, order: Order, manifest: dict[str, Any], verdict: int, held: int | None
+) -> None:
     umask = os.umask(0o077)
     folder = RunFolder(machine, order.spec["id"])
     try:
         folder.claim(order.spec, manifest)
+        gate.leave(held)
         answer: dict[str, Any] = {"claimed": True}
     except Taken as taken:
         if taken.never:

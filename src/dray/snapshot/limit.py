@@ -6,37 +6,24 @@ import os
 import re
 from collections.abc import Iterable
 
+from dray.core.errors import UsageError
+from dray.core.sizes import parse_size
 from dray.snapshot.errors import BadLimit, FolderTooBig
 from dray.snapshot.plans import FileRow, Plan
 
 DEFAULT_LIMIT = 4_000_000_000
 VARIABLE = "DRAY_SNAPSHOT_LIMIT"
 
-_UNITS = {
-    "": 1,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "KI": 2**10,
-    "MI": 2**20,
-    "GI": 2**30,
-    "TI": 2**40,
-}
-
-
-def parse_size(text: str) -> int:
-    """Bytes in `text`: "500MB", "40 GB", "1.5TB", "2GiB", "1000000"."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE | re.ASCII)
-    if found is None:
-        raise BadLimit(text)
-    return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
-
 
 def limit_from_environment() -> int:
     """The most bytes that may travel."""
     text = os.environ.get(VARIABLE, "")
-    return parse_size(text) if text.strip() else DEFAULT_LIMIT
+    if not text.strip():
+        return DEFAULT_LIMIT
+    try:
+        return parse_size(text)
+    except UsageError:
+        raise BadLimit(text) from None
 
 
 def require_below(limit: int, plan: Plan) -> None:

@@ -40,6 +40,7 @@ class Database:
         self._lock = RLock()
         self._owner = 0
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._inherited: list[sqlite3.Connection] = []
         self._copy: contextlib.AbstractContextManager[str] | None = None
         with self._lock, self.in_our_words():
@@ -74,6 +75,12 @@ class Database:
                 self._copy.__exit__(None, None, None)
                 self._copy = None
 
+    def is_in_place(self) -> bool:
+        """False when another file lies where ours was: then others may write what we cannot see."""
+        with self._lock, self.in_our_words():
+            self._connected()
+            return self._file == _identity(self.path)
+
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         connection = self._connected()
@@ -97,6 +104,7 @@ class Database:
         if self._connection is None:
             self._connection = self._open() if self.writable else self._open_to_read()
             self._owner = os.getpid()
+            self._file = _identity(self.path)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -250,6 +258,14 @@ def _make_folder(home: Path) -> bool:
     if not os.access(home, os.X_OK):
         raise errors.HomeUnusable(home, "you may not look into that folder")
     return os.access(home, os.W_OK)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _may_write(path: Path) -> bool:

@@ -202,6 +202,29 @@ def snapshots(db: sqlite3.Connection) -> set[str]:
     return {digest for (spec,) in specs if (digest := json.loads(spec).get("snapshot"))}
 
 
+class Code(NamedTuple):
+    """Which code a run has, and who can tell what that is made of."""
+
+    number: int
+    """Grows with every new run, and is never used again."""
+    id: str
+    snapshot: str
+    created: float
+    compute: str
+    is_imported: bool
+    is_ended: bool
+
+
+def code_since(db: sqlite3.Connection, number: int) -> list[Code]:
+    """The code of all runs that are newer than run number `number`, the oldest first."""
+    query = """SELECT nr, id, json_extract(spec, '$.snapshot'), created, compute, imported IS NOT NULL, state
+        FROM run WHERE nr > ? ORDER BY nr"""
+    return [
+        Code(nr, run_id, snapshot or "", created, compute, bool(imported), RunState(state).is_ended)
+        for nr, run_id, snapshot, created, compute, imported, state in db.execute(query, (number,))
+    ]
+
+
 def forget(db: sqlite3.Connection, run: int, run_id: str) -> None:
     """Delete all rows of a run; its files are noted as left over, to be deleted next."""
     db.execute("DELETE FROM block WHERE series IN (SELECT nr FROM series WHERE run = ?)", (run,))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dray.core.spec import RunSpec
     from dray.core.where_tree import Field, Sort, Tree
     from dray.store import thinning
+    from dray.store.runs import Code
 
 
 class Store:
@@ -69,6 +70,10 @@ class Store:
     def is_writable(self) -> bool:
         """False when the home, or the history in it, may only be read."""
         return self._db.writable
+
+    def is_in_place(self) -> bool:
+        """False when the history was removed or replaced since we opened it: then it may name runs that we cannot see."""
+        return self._db.is_in_place()
 
     def close(self) -> None:
         """Let go of the file. Safe to repeat."""
@@ -153,6 +158,11 @@ class Store:
         """Digests of the code of all runs: what nobody may throw away."""
         with self._db.reading() as db:
             return runs.snapshots(db)
+
+    def code_since(self, number: int = 0) -> list[Code]:
+        """The code of all runs that were made after run number `number`: what must not be thrown away."""
+        with self._db.reading() as db:
+            return runs.code_since(db, number)
 
     def remove(self, run_id: str) -> None:
         """Forget a run and its log files. After a crash it is either listed whole or not at all."""

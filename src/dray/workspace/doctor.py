@@ -29,7 +29,7 @@ class Finding:
 
 def examine(workspace: Workspace) -> list[Finding]:
     """This client, then every compute."""
-    found = [_python(), _users_python(), _history(workspace), _git()]
+    found = [_python(), _users_python(), _history(workspace), *_room(workspace), _git()]
     for name in workspace.compute_names():
         found += check_compute(workspace, name)
     return found
@@ -63,7 +63,7 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
                 "warn",
                 f"disk of {name}",
                 f"{show_bytes(free)} free below {machine['root']}",
-                "dray rm RUN...",
+                "dray gc" if name == "local" else f"dray gc -c {name}",
             )
         )
     else:
@@ -102,6 +102,19 @@ def _history(workspace: Workspace) -> Finding:
         return Finding("ok", "history", f"{count} run{'s' * (count != 1)} in {workspace.home}")
     except DrayError as trouble:
         return Finding("bad", "history", trouble.what, trouble.hint)
+
+
+def _room(workspace: Workspace) -> list[Finding]:
+    """What there is to say of the disk below the history: nothing, while there is room."""
+    import shutil
+
+    try:
+        free = shutil.disk_usage(workspace.home).free
+    except OSError:
+        return []  # there is no home yet, or `_history` has told what is wrong with it
+    if free >= _LITTLE:
+        return []
+    return [Finding("warn", "disk of the history", f"{show_bytes(free)} free in {workspace.home}", "dray gc")]
 
 
 def _git() -> Finding:

@@ -25,6 +25,7 @@ from dray.workspace.submission import Plan, Prepared, Submission, header, submis
 if TYPE_CHECKING:
     from dray.targets import VmTarget
     from dray.workspace.attaching import Attached, Login
+    from dray.workspace.cleanup import CleanUp
 
 _ALL = Callable[[Event], None]
 
@@ -188,6 +189,7 @@ class Workspace:
 
     def submit_planned(self, submission: Submission, on: _ALL | None = None) -> Run:
         """The same, for a Submission."""
+        from dray.runner import gate
         from dray.snapshot import take
 
         tell: _ALL = on or (lambda event: None)
@@ -196,6 +198,8 @@ class Workspace:
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
         # The machine's runner starts while the folder is read.
         connection = Connection(target.host, target.root, target.python, without=submission.secrets.keys())
+        # What the snapshot finds among the blobs is not cleared away before the run is where it names them.
+        inside = gate.enter(str(self.home))
         try:
             snapshot = take(
                 prepared.folder,
@@ -211,6 +215,8 @@ class Workspace:
         except BaseException:
             connection.close()
             raise
+        finally:
+            gate.leave(inside)
 
     # -- looking back
 
@@ -286,6 +292,40 @@ class Workspace:
                     Run(self, self.store.run(spec.id)).refresh()
                     found[kind] += 1
         return found
+
+    # -- cleaning up
+
+    def gc(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: float | str | None = None,
+        budget: int | str | None = None,
+        unfetched: bool = False,
+        compute: str | None = None,
+        dry_run: bool = False,
+        agree: Callable[[CleanUp], bool] | None = None,
+        on: _ALL | None = None,
+    ) -> CleanUp:
+        """Remove what is not needed any more, here and on the machine of `compute`; without limits what nothing refers to.
+
+        `keep`: so many ended runs of each experiment stay; `older_than` (seconds, or "30d"): ended runs, and environments
+        unused for so long, go; `budget` (bytes, or "50GB"): then what was used longest ago goes, until dray takes no more. Runs
+        whose outputs were not fetched stay unless `unfetched`. `agree` is shown the plan, and may refuse.
+        """
+        from dray.core.durations import parse_duration
+        from dray.core.sizes import parse_size
+        from dray.workspace.clearing import clean_up
+        from dray.workspace.forgettable import Limits
+
+        limits = Limits(
+            keep=keep,
+            older_than_s=parse_duration(older_than) if isinstance(older_than, str) else older_than,
+            budget=parse_size(budget) if isinstance(budget, str) else budget,
+            unfetched=unfetched,
+        )
+        agreed, tell = agree or (lambda plan: True), on or (lambda event: None)
+        return clean_up(self, self.target(compute).name, limits, dry_run=dry_run, agree=agreed, on=tell)
 
     # -- what is wrong
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dray.core.errors import DrayError, LinkLost, UnknownName, printable
 from dray.hosts import Connection
+from dray.store import StoreError
 from dray.workspace.errors import CannotWrite
 from dray.workspace.events import Event, Progress
 
@@ -99,7 +101,7 @@ class Outputs:
                 on(Progress(f"fetching {path}", done + came, total))
 
         with self._run._workspace.connect(self._run.record.compute) as connection:
-            fetching = _Fetching(connection, self._run.id, folder, may_replace, tell)
+            fetching = _Fetching(connection, self._run, folder, may_replace, tell)
             for path in wanted:
                 remote, size = there[path]
                 yield fetching.one(path, remote, size)
@@ -134,13 +136,15 @@ class _Fetching:
     def __init__(
         self,
         connection: Connection,
-        run_id: str,
+        run: Run,
         folder: Path,
         may_replace: Callable[[Path], bool],
         tell: Callable[[str, int], None],
     ) -> None:
         self._connection = connection
-        self._run_id = run_id
+        self._run_id = run.id
+        self._is_final = run.ended
+        self._store = run._workspace.store
         self._folder = folder
         self._may_replace = may_replace
         self._tell = tell
@@ -173,14 +177,21 @@ class _Fetching:
         beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
         try:
             digest = self._receive(path, remote, beside)
-            if not differs and place.exists():
-                if _digest(place) == digest:
-                    return False
-                self._agree(place)
-            beside.replace(place)
+            was_there = not differs and place.exists() and _digest(place) == digest
+            if not was_there:
+                if not differs and place.exists():
+                    self._agree(place)
+                beside.replace(place)
+            self._note(remote, place.stat().st_size, digest)
+            return not was_there
         finally:
             beside.unlink(missing_ok=True)
-        return True
+
+    def _note(self, remote: str, size: int, digest: str) -> None:
+        """It is safe here, so `dray gc` may forget it there. What cannot be noted is brought all the same."""
+        if self._is_final:  # else its script may write to it once more
+            with contextlib.suppress(StoreError):
+                self._store.mark_fetched(self._run_id, remote, size, digest)
 
     def _agree(self, place: Path) -> None:
         if not self._may_replace(place):

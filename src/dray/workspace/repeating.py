@@ -16,6 +16,7 @@ from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.hosts import Connection
+from dray.runner import gate
 from dray.runner.machine import Machine
 from dray.snapshot import summary
 from dray.workspace.code import Code
@@ -72,14 +73,32 @@ def rerun(workspace: Workspace, run: Run, wish: Repetition, on: Callable[[Event]
     code = Code(workspace, run.record, tell)
     python, python_from = _python(workspace, run.record, first, target)
     spec = _spec(first, wish, target, python)
-    snapshot = code.whole()
     workspace.store  # noqa: B018  # a history that cannot be written is better known before than after
+    # What is found among the blobs is not cleared away before the new run names it.
+    inside = gate.enter(str(workspace.home))
+    try:
+        return _started(workspace, code, spec, first, target, python_from, wish, tell)
+    finally:
+        gate.leave(inside)
+
+
+def _started(
+    workspace: Workspace,
+    code: Code,
+    spec: RunSpec,
+    first: RunSpec,
+    target: Target,
+    python_from: str,
+    wish: Repetition,
+    tell: Callable[[Event], None],
+) -> Run:
+    snapshot = code.whole()
     connection = Connection(target.host, target.root, target.python, without=wish.secrets.keys())
     try:
         sent = f"{summary(snapshot.files, snapshot.bytes, ())}, as in {first.id}"
         for line in header(spec, python_from, sent):
             tell(Said(line))
-        if first.python and first.script and not first.environment and python is None:
+        if first.python and first.script and not first.environment and spec.python is None:
             tell(Said(f"python: the machine's own; {first.id} had {first.python}"))
         return hand_over(workspace, target, spec, snapshot, connection, wish.secrets, tell)
     except BaseException:
