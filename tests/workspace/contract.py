@@ -259,6 +259,23 @@ class TargetContract:
         live.cancel(0.0)
         live.wait()
 
+    def test_a_budget_counts_the_machine_and_takes_the_oldest_run_first(
+        self, workspace: Workspace, target: Target, project: Path
+    ) -> None:
+        (project / "big.py").write_text("import os; open('outputs/big', 'wb').write(os.urandom(500_000))")
+        runs = [workspace.submit("big.py", compute=target.name, cwd=str(project)).wait() for _ in range(3)]
+        used = workspace.gc(budget="1TB", compute=target.name, dry_run=True).used
+        assert used is not None
+        assert used > 1_500_000
+
+        done = workspace.gc(budget=used - 600_000, unfetched=True, compute=target.name)
+
+        assert (done.over, [thing.kind for thing in done.goes]) == (0, ["run", "run"])
+        assert [run.id for run in workspace.runs()] == [runs[2].id]
+        again = workspace.gc(budget="1TB", compute=target.name, dry_run=True).used
+        assert again is not None
+        assert used - again >= 600_000
+
     def test_the_history_can_be_made_again_from_the_machine(
         self, workspace: Workspace, target: Target, project: Path
     ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ def submit(home: str, project: str, seed: str) -> None:
 def _submit_once(home: str, folder: Path, with_environment: bool) -> None:
     try:
         with Workspace(home) as workspace:
+            # Tagged until it has been looked at; and slowly told, for more to happen between the snapshot and the run.
             run = workspace.submit(
-                "train.py", cwd=str(folder), tags={"keep": "yes"}
-            )  # until it has been looked at
+                "train.py", cwd=str(folder), tags={"keep": "yes"}, on=lambda _: time.sleep(0.06)
+            )
             run.wait()
             expected = f"{(folder / 'data').read_text()} the same in all folders {with_environment}\n"
             if run.status != "completed" or run.log() != expected.encode():

@@ -20,6 +20,7 @@ from dray.runner import frames
 
 _BANNER_LIMIT = 1 << 20
 _GREETING_S = 60.0
+_SENDINGS = 3  # of the runner: it may be cleared away before a process holds it
 
 # One word of `sh` that any login shell passes on unharmed: reads a program of known length, then runs it. Bytes that follow
 # the program stay in the pipe, so the first request may be sent in the same breath.
@@ -67,7 +68,9 @@ class Connection:
     def receive(self) -> frames.Frame:
         """The next answer. Raises LinkLost, or MachineRefused for an answer that is an error."""
         header, body = self._receive()
-        while not self._answered and header == {"need": "runner"}:  # again, if it was cleared away meanwhile
+        for _ in range(_SENDINGS):
+            if self._answered or header != {"need": "runner"}:
+                break
             self._write(frames.encode({"runner": carried.digest()}, carried.archive()))
             header, body = self._receive()
         self._answered = True

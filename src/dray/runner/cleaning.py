@@ -203,7 +203,7 @@ class Cleaning:
                 except OSError as trouble:
                     kept.append([*thing, _in_words(trouble)])
             yield {"gone": gone, "kept": kept}
-            time.sleep(0.002)  # who waits at the gate comes first
+            time.sleep(0.005)  # who waits at the gate comes first
 
     def _slice(
         self, queue: List[Thing], gone: List[List[str]], kept: List[List[str]]
@@ -351,7 +351,10 @@ def _to_trash(folder: str, name: str) -> str:
 def _is_locked(environment: str) -> bool:
     if not os.path.exists(environment + ".lock"):
         return False
-    lock = try_lock(environment)
+    try:
+        lock = try_lock(environment)
+    except OSError:
+        return False  # what cannot be written to cannot be built in either
     if lock is not None:
         os.close(lock)
     return lock is None

@@ -5,6 +5,7 @@ Read `Cleaning.plan`. Without limits only what nothing refers to goes. Why no ru
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ class Cleaning:
         self.leftovers = [*unused.leftovers(self._home), *self._dead_submits()]
         for why in dict.fromkeys(left.why for left in self.leftovers):
             some = [left.bytes for left in self.leftovers if left.why == why]
-            result.add("leftovers", "", sum(some), why, len(some))
+            self._go_here("leftovers", some, why, result)
 
     def _why(self, thing: Thing, now: float) -> str | None:
         """Why an environment or a runner version goes without a budget."""
@@ -153,11 +154,15 @@ class Cleaning:
         needs = self._asking.needs(self.strangers, leave_out=self.runs)
         doomed = [blob for blob in unused.blobs(self._home) if not needs.has(blob.digest, blob.written)]
         if doomed:
-            result.add("blobs", "", sum(blob.bytes for blob in doomed), _NEEDLESS, len(doomed))
+            self._go_here("blobs", [blob.bytes for blob in doomed], _NEEDLESS, result)
         if needs.unknown:
             count = len(needs.unknown)
             whose = f"run {needs.unknown[0]} needs" if count == 1 else f"{count} runs need"
             result.notes.append(f"nobody can tell now what {whose}: blobs that are older stay")
+
+    def _go_here(self, kind: str, sizes: Sequence[int], why: str, result: CleanUp) -> None:
+        result.add(kind, "", sum(sizes), why, len(sizes))
+        result.uncounted += 0 if self._target.is_here else sum(sizes)
 
     # -- the budget
 
@@ -165,9 +170,7 @@ class Cleaning:
         """Take more until it is enough: what comes back by itself, environments, runs; of each the oldest first."""
         why = f"to fit into {show_bytes(result.budget or 0)}"
         by_age = sorted((t for t in there if not t.get("busy")), key=lambda thing: thing.get("used", 0.0))
-        trial = CleanUp(
-            result.compute, result.dry_run, [*result.goes], used=result.used, budget=result.budget
-        )
+        trial = dataclasses.replace(result, goes=[*result.goes], notes=[])
         self._blobs(trial)  # these go in any case; they are counted again when it is known which runs stay
         missing = trial.over
         if missing > 0:

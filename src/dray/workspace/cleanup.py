@@ -36,6 +36,8 @@ class CleanUp:
     used: int | None = None
     """Bytes that dray takes, before; known when there is a budget."""
     budget: int | None = None
+    uncounted: int = 0
+    """Bytes that go on this client, while the budget is for another machine."""
     freed: int | None = None
     """Bytes that are gone; None: nothing was tried, because of `dry_run` or because the answer was no."""
 
@@ -57,7 +59,7 @@ class CleanUp:
         """Bytes above the budget that will stay."""
         if self.used is None or self.budget is None:
             return 0
-        return max(0, self.used - self.bytes - self.budget)
+        return max(0, self.used - (self.bytes - self.uncounted) - self.budget)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `dray gc --json`."""

@@ -138,7 +138,7 @@ class Clearing:
             elif why is not None:
                 self._result.keep(why, f"blobs: {len(doomed)}")
                 return
-            time.sleep(0.002)  # who waits at the gate comes first
+            time.sleep(0.005)  # who waits at the gate comes first
 
     def _clear_some(self, doomed: list[Blob], needs: Needs) -> str | None:
         """Work some of `doomed` off, alone in the gate and with the newest runs known. Returns why it could not be done."""
