@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, UnknownName, UsageError, printable
-from dray.core.states import RunState
 from dray.hosts import (
     HostKeyUnknown,
     HostPythonMissing,
@@ -174,30 +173,84 @@ def remove(workspace: Workspace, name: str, *, purge: bool) -> list[str]:
     return told
 
 
-class _Answering:
-    """Answers the questions of one attach, and remembers which needed a person."""
+class _Reaching:
+    """One attempt to reach a machine for the first time, or in a new way; answers what the login asks."""
 
-    def __init__(self, workspace: Workspace, target: Callable[[], VmTarget], login: Login) -> None:
+    def __init__(self, workspace: Workspace, compute: Compute, login: Login) -> None:
         self._workspace = workspace
-        self._target = target
         self._login = login
-        self._given: set[str] = set()
-        self.needed_person = False
-        self.learned: dict[tuple[str, str], str] = {}
+        self._secrets = LoginSecrets(workspace.home)
+        self._said: set[str] = set()
+        self._learned: dict[tuple[str, str], str] = {}
         """Secrets that were given or typed, by their question."""
-        self.confirmed: list[str] = []
+        self._needed_person = False
+        self._notes: list[str] = []
+        self._target = self._target_of(compute)
 
-    def __call__(self, question: Question) -> str | None:
-        """The answer, or None."""
+    def reach(self, compute: Compute) -> tuple[Compute, dict[str, Any]]:
+        """Who answers, and the compute as it is to be written down. Finds another Python where `python3` does not do."""
+        if self._login.password is not None or self._login.passphrase is not None:
+            self._target.host.hang_up()  # over a kept connection nothing would be asked, and a wrong secret believed
+        try:
+            machine = self._probe()
+        except (HostPythonMissing, HostPythonTooOld):
+            if compute.options.host_python is not None:
+                raise
+            python, version = find_python(self._target.host)
+            self._notes.append(f"its `python3` does not do; found {python} ({version})")
+            compute = replace(compute, options=replace(compute.options, host_python=python))
+            self._target = self._target_of(compute)
+            machine = self._probe()
+        compute = replace(
+            compute,
+            options=replace(
+                compute.options, needs_person=compute.options.needs_person or self._needed_person
+            ),
+            machine=str(machine["machine"]),
+            user=str(machine["user"]),
+            attached=compute.attached or time.time(),
+        )
+        return compute, machine
+
+    def keep(self) -> list[str]:
+        """Keep what was learned for the next time, if that is wanted; sentences about all that is worth telling."""
+        if self._login.keep:
+            for (kind, about), secret in self._learned.items():
+                place = self._secrets.keep(kind, about, secret)
+                self._notes.append(f"the {kind} for {printable(about)} is kept in {place}")
+        return self._notes
+
+    def _target_of(self, compute: Compute) -> VmTarget:
+        from dray.hosts.ssh.host import Stored
+        from dray.targets import VmTarget
+
+        self._stored = Stored(self._secrets.look_up, self._asked)
+        return VmTarget(compute.name, compute.options, self._workspace.home, self._answer)
+
+    def _probe(self) -> dict[str, Any]:
+        from dray.hosts import Connection
+
+        target = self._target
+        with Connection(target.host, target.root, target.python) as connection:
+            machine: dict[str, Any] = connection.call({"op": "probe"})["machine"]
+            return machine
+
+    def _answer(self, question: Question) -> str | None:
         if question.kind == "host-key":
             return self._about_key(question)
-        given = self._own(question)
-        if given is None:
-            given = self._workspace.answers(question)
-            self.needed_person = self.needed_person or (given is not None and question.kind == "code")
-        if given is not None and question.about and question.kind != "code":
-            self.learned[question.kind, question.about] = given
-        return given
+        # What is said now goes before what was kept: it may be there because the kept one is wrong.
+        said = self._own(question)
+        return self._stored(question) if said is None else self._remembered(question, said)
+
+    def _asked(self, question: Question) -> str | None:
+        answer = self._workspace.answers(question)
+        self._needed_person = self._needed_person or (answer is not None and question.kind == "code")
+        return None if answer is None else self._remembered(question, answer)
+
+    def _remembered(self, question: Question, answer: str) -> str:
+        if question.about and question.kind != "code":
+            self._learned[question.kind, question.about] = answer
+        return answer
 
     def _about_key(self, question: Question) -> str | None:
         accepts = self._login.accept_new or os.environ.get(ACCEPT_NEW, "") not in ("", "0")
@@ -205,79 +258,34 @@ class _Answering:
         if answer == "yes":
             from dray.hosts.ssh.words import fingerprint
 
-            self.confirmed.append(" ".join(fingerprint(question)))
+            self._notes.append(f"its host key {' '.join(fingerprint(question))} was accepted, and is pinned")
         return answer
 
     def _own(self, question: Question) -> str | None:
         """What was said at attach, once, and only for this machine: a jump host has a name of its own."""
-        if question.kind in self._given:
+        host = self._target.host
+        if question.kind in self._said:
             return None
-        host = self._target().host
-        if question.kind == "passphrase" and self._login.passphrase is not None:
-            fits = host.options.identity_file is None or _same_file(
-                question.about, host.options.identity_file
-            )
-        elif question.kind == "password" and self._login.password is not None:
-            fits = question.about == host.config().who or (
-                not question.about and host.config().through is None
-            )
+        if question.kind == "passphrase":
+            given, file = self._login.passphrase, host.options.identity_file
+            fits = file is None or _same_file(question.about, file)
+        elif question.kind == "password":
+            given, config = self._login.password, host.config()
+            fits = question.about == config.who or (not question.about and config.through is None)
         else:
             return None
-        if not fits:
+        if given is None or not fits:
             return None
-        self._given.add(question.kind)
-        return self._login.passphrase if question.kind == "passphrase" else self._login.password
+        self._said.add(question.kind)
+        return given
 
 
 def _reach(
     workspace: Workspace, compute: Compute, login: Login, *, was_there: bool, write: bool = True
 ) -> Attached:
-    from dray.hosts import Connection
-    from dray.targets import VmTarget
-
-    target: VmTarget
-
-    answering = _Answering(workspace, lambda: target, login)
-    # What is said now goes before what was kept: it may be there because the kept one is wrong.
-    from dray.hosts.ssh.host import Stored
-
-    secrets = LoginSecrets(workspace.home)
-
-    def answer(question: Question) -> str | None:
-        said = login.password if question.kind == "password" else login.passphrase
-        return answering(question) if said is not None else stored(question)
-
-    stored = Stored(secrets.look_up, answering)
-    target = VmTarget(compute.name, compute.options, workspace.home, answer)
-    if login.password is not None or login.passphrase is not None:
-        target.host.hang_up()  # over a kept connection nothing would be asked, and a wrong secret believed
-    notes: list[str] = []
-    try:
-        with Connection(target.host, target.root, target.python) as connection:
-            machine = connection.call({"op": "probe"})["machine"]
-    except (HostPythonMissing, HostPythonTooOld):
-        if compute.options.host_python is not None:
-            raise
-        python, version = find_python(target.host)
-        notes.append(f"its `python3` does not do; found {python} ({version})")
-        compute = replace(compute, options=replace(compute.options, host_python=python))
-        target = VmTarget(compute.name, compute.options, workspace.home, answer)
-        with Connection(target.host, target.root, target.python) as connection:
-            machine = connection.call({"op": "probe"})["machine"]
-    options = replace(compute.options, needs_person=compute.options.needs_person or answering.needed_person)
-    compute = replace(
-        compute,
-        options=options,
-        machine=str(machine["machine"]),
-        user=str(machine["user"]),
-        attached=compute.attached or time.time(),
-    )
-    notes += [f"its host key {key} was accepted, and is pinned" for key in answering.confirmed]
-    if login.keep:
-        for (kind, about), secret in answering.learned.items():
-            place = secrets.keep(kind, about, secret)
-            notes.append(f"the {kind} for {printable(about)} is kept in {place}")
-    found = Attached(compute, machine, was_there, notes=notes)
+    reaching = _Reaching(workspace, compute, login)
+    compute, machine = reaching.reach(compute)
+    found = Attached(compute, machine, was_there, notes=reaching.keep())
     found.same_as = [one.name for one in _same_machine(workspace, compute) if one.name != compute.name]
     if write:
         workspace.computes.put(compute)
@@ -301,26 +309,3 @@ def _has_runs(workspace: Workspace, name: str) -> bool:
 
 def _same_file(one: str, other: str) -> bool:
     return os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other))
-
-
-def adopt(workspace: Workspace, name: str) -> list[str]:
-    """Take runs that are found on a machine, and that this history does not know, into it; their ids."""
-    from dray.core.spec import RunSpec
-    from dray.store import RunExists
-    from dray.workspace.run import Run
-
-    target = workspace.target(name)
-    with workspace.connect(target.name) as connection:
-        rows = connection.call({"op": "list"})["runs"]
-    taken = []
-    for row in rows:
-        spec = replace(RunSpec.from_json(row["spec"]), compute=target.name)
-        try:
-            workspace.store.create_run(spec)
-        except RunExists:
-            continue
-        run = Run(workspace, workspace.store.run(spec.id))
-        run.refresh()
-        if run.status is not RunState.CREATED:
-            taken.append(spec.id)
-    return taken

@@ -138,7 +138,7 @@ class Workspace:
 
     def adopt(self, compute: str) -> list[str]:
         """Take runs found on that machine, which this history does not know, into it; their ids."""
-        from dray.workspace.attaching import adopt
+        from dray.workspace.adopting import adopt
 
         return adopt(self, compute)
 
