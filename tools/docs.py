@@ -24,6 +24,8 @@ from dray.cli.group import root
 from dray.core.errors import DrayError
 from dray.store import Series
 from dray.workspace import Image, Outputs, Submission, Table
+from dray.workspace.exporting import Exported
+from dray.workspace.importing import Imported
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -32,7 +34,8 @@ API = DOCS / "reference" / "python.md"
 ERRORS = DOCS / "errors.md"
 DECISIONS = DOCS / "decisions"
 TRAVELS = ("dray.runner", "dray.tracking")
-HANDED_OUT = (Outputs, Series, Submission, Table, Image)  # not imported by people, but met by them
+# Not imported by people, but met by them.
+HANDED_OUT = (Exported, Imported, Outputs, Series, Submission, Table, Image)
 WRITTEN = "<!-- written by `./dev docs` from the code; change it there -->\n"
 
 

@@ -27,7 +27,9 @@ class Lazy(click.Group):
         module = commands.top_level().get(cmd_name)
         if module is None:
             return None
-        found: click.Command = getattr(importlib.import_module(f"dray.cli.{module}"), cmd_name)
+        # A command that Python needs the word of itself has an underscore behind it.
+        name = f"{cmd_name}_" if cmd_name == "import" else cmd_name
+        found: click.Command = getattr(importlib.import_module(f"dray.cli.{module}"), name)
         return found
 
     def resolve_command(

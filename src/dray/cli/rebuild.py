@@ -29,5 +29,6 @@ def rebuild(wants_json: bool, voice: Voice) -> int:
     if wants_json:
         write_json(found)
     else:
-        click.echo(f"{count_of(found['runs'], 'run')} in the history")
+        more = f", {found['imported']} of them imported" if found["imported"] else ""
+        click.echo(f"{count_of(found['runs'] + found['imported'], 'run')} in the history{more}")
     return 0

@@ -62,6 +62,7 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("started", run["started"] and at(run["started"])),
         ("ended", run["ended"] and at(run["ended"])),
         ("took", _took(run)),
+        ("imported", run["imported"] and at(run["imported"])),
         ("attempts", attempts if attempts > 1 else None),
         ("command", shell_words(run["command"])),
         ("folder", run.get("folder")),

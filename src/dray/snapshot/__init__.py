@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Unreadable,
     )
     from dray.snapshot.folder import find_code_folder, path_within
+    from dray.snapshot.kept_code import KeptCode, entries
     from dray.snapshot.laying_out import is_same, lay_out, leads_out
     from dray.snapshot.manifests import checked, is_digest
     from dray.snapshot.plans import LeftOut, Plan, explain_missing, summary
@@ -34,6 +35,7 @@ __all__ = [
     "BadManifest",
     "BlobStore",
     "FolderTooBig",
+    "KeptCode",
     "LeftOut",
     "NoRoomForBlobs",
     "NoSuchFolder",
@@ -45,6 +47,7 @@ __all__ = [
     "Unreadable",
     "WrongContent",
     "checked",
+    "entries",
     "explain_missing",
     "find_code_folder",
     "is_digest",
@@ -71,6 +74,7 @@ _HOMES = {
         "Unreadable",
     ),
     "folder": ("find_code_folder", "path_within"),
+    "kept_code": ("KeptCode", "entries"),
     "laying_out": ("is_same", "lay_out", "leads_out"),
     "manifests": ("checked", "is_digest"),
     "plans": ("LeftOut", "Plan", "explain_missing", "summary"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,26 @@ def line(run_id: str, t: float, name: str | None, tags: Mapping[str, str | None]
     if tags:
         said["tags"] = dict(tags)
     return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+
+def lines(run_id: str, said: Iterable[Edit]) -> bytes:
+    """Edits of another history as they would have been written down here, in the order in which they were made."""
+    return b"".join(_line_of(run_id, edit) for edit in sorted(said, key=lambda edit: edit.t))
+
+
+def apply(db: sqlite3.Connection, run_id: str, said: Iterable[Edit]) -> None:
+    """Apply them without writing them down."""
+    for text in lines(run_id, said).splitlines():
+        _apply(db, _understood(text))
+
+
+def _line_of(run_id: str, edit: Edit) -> bytes:
+    if edit.kind == "tag":
+        return line(run_id, edit.t, None, {edit.key: edit.value}, None)
+    value = edit.value or ""
+    return line(
+        run_id, edit.t, value if edit.kind == "name" else None, {}, value if edit.kind == "note" else None
+    )
 
 
 def append(path: Path, text: bytes) -> None:

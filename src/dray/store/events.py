@@ -96,6 +96,22 @@ def torn(tail: bytes, start: int) -> Broken:
     return Broken(start, len(tail), "it has no end: the process was killed while writing it", tail[:HEAD])
 
 
+def judge(event: Any, stream_kinds: frozenset[str]) -> tuple[str, float, dict[str, Any]]:
+    """Kind, time and data of an event that did not come as a line of a stream. Raises ValueError for an odd one."""
+    try:
+        return _judged(event, stream_kinds)
+    except (OverflowError, _Odd) as odd:
+        raise ValueError(_why(odd)) from None
+
+
+def refuse_deep(text: str) -> None:
+    """Raise ValueError for JSON that is nested more deeply than a line may be, and what may be around one."""
+    try:
+        _refuse_deep(text, DEEP + 5)
+    except _Odd as odd:
+        raise ValueError(str(odd)) from None
+
+
 def plain(text: str) -> str:
     """`text` without lone surrogates, which SQLite cannot store."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
@@ -259,13 +275,13 @@ def _time(t: Any) -> float:
     return float(t)
 
 
-def _refuse_deep(line: str) -> None:
+def _refuse_deep(line: str, most: int = DEEP) -> None:
     if len(line) >= LONGEST:
         raise _Odd("it is too long")
-    if line.count("{") + line.count("[") <= DEEP:
+    if line.count("{") + line.count("[") <= most:
         return
     depth = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", line)):
         depth += 1 if bracket in "[{" else -1
-        if depth > DEEP:
+        if depth > most:
             raise _Odd("it is nested too deeply")

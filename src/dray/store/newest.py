@@ -13,7 +13,7 @@ from typing import Any
 
 from dray.core.scalars import number_of, text_of
 from dray.store.events import Event, plain
-from dray.store.points import Series, Span
+from dray.store.points import Point, Series, Span
 
 METRIC, PARAM, TAG = "metric", "param", "tag"
 _AT_ONCE = 500
@@ -42,9 +42,15 @@ def measured(
     fresh: Series,
 ) -> None:
     """Take more points of a metric into its summary; `span` is theirs."""
-    low, high = span
-    count = len(fresh.values)
     last = (fresh.steps[-1], fresh.times[-1], fresh.values[-1])
+    summarised(db, run, stream, name, span, len(fresh.values), last)
+
+
+def summarised(
+    db: sqlite3.Connection, run: int, stream: int, name: str, span: Span, count: int, last: Point
+) -> None:
+    """The same, where the points themselves are packed away: so many, the last of them."""
+    low, high = span
     summed = (count, low, low, high, high)
     # Nearly always the points come from the stream that also brought the last ones.
     known = db.execute(

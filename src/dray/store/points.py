@@ -14,8 +14,8 @@ from __future__ import annotations
 import sqlite3
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 FULL = 4096
 SMALL = 64
@@ -23,6 +23,9 @@ RAW, PACKED = 0, 1
 
 Span = tuple[float | None, float | None]
 """The least and the greatest value; None where there are none."""
+
+Point = tuple[int | None, float, float]
+"""Step, time, value."""
 
 
 class Series(NamedTuple):
@@ -64,6 +67,36 @@ def append(db: sqlite3.Connection, run: int, stream: int, name: str, fresh: Seri
         ),
     )
     return low, high
+
+
+class Packed(NamedTuple):
+    """A series ready to be stored: the rows of its blocks, and what is asked of it without a look into them."""
+
+    blocks: list[tuple[Any, ...]]
+    n: int
+    span: Span
+    last: Point
+
+
+def insert(db: sqlite3.Connection, run: int, stream: int, name: str, packed: Packed) -> None:
+    """Store a series of which there is nothing yet."""
+    made = db.execute(
+        "INSERT INTO series (run, stream, name, n, low, high, last_step, last_time, last_value)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (run, stream, name, packed.n, *packed.span, *packed.last),
+    )
+    rows = [(made.lastrowid, *block) for block in packed.blocks]
+    db.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def pieces(db: sqlite3.Connection, stream: int) -> Iterator[tuple[str, Series]]:
+    """All points of one stream, a block at a time: by metric, then as they were written."""
+    rows = db.execute(
+        """SELECT name, block.encoding, block.n, block.steps, block.times, block."values"
+        FROM series JOIN block ON block.series = series.nr WHERE stream = ? ORDER BY name, "first" """,
+        (stream,),
+    )
+    return ((name, unpack(*block)) for name, *block in rows)
 
 
 def read(db: sqlite3.Connection, run: int, names: Iterable[str] | None = None) -> dict[str, Series]:
@@ -169,9 +202,14 @@ def _with_tail(db: sqlite3.Connection, series: int, count: int, fresh: Series) -
 def _write(db: sqlite3.Connection, series: int, first: int, points: Series) -> None:
     for start in range(0, len(points.values), FULL):
         piece = Series(*(column[start : start + FULL] for column in points))  # type: ignore[arg-type]  # mixed columns
-        low, high, total = summary(piece.values)
-        row = (series, first + start, len(piece.values), low, high, *pack(piece), total)
+        row = (series, *block(first + start, piece))
         db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def block(first: int, piece: Series) -> tuple[Any, ...]:
+    """A row of the table of blocks, but for the series it belongs to. `piece` has at most FULL points."""
+    low, high, total = summary(piece.values)
+    return (first, len(piece.values), low, high, *pack(piece), total)
 
 
 def _pack_steps(steps: list[int | None]) -> bytes:

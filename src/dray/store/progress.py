@@ -33,6 +33,11 @@ def number(db: sqlite3.Connection, run_id: str) -> int:
     return int(row[0])
 
 
+def known(db: sqlite3.Connection, run_id: str) -> bool:
+    """Whether the history has that run."""
+    return db.execute("SELECT 1 FROM run WHERE id = ?", (run_id,)).fetchone() is not None
+
+
 def numbers(db: sqlite3.Connection, run_ids: Iterable[str]) -> dict[str, int]:
     """The keys of many runs. Raises NoSuchRun for the first that is not there."""
     ids = list(dict.fromkeys(run_ids))

@@ -11,14 +11,14 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dray.core.states import RunState
 from dray.store import contents, mounts, newest, points, progress, runs, streams, submitting
 from dray.store.database import Database
-from dray.store.errors import StoreError
+from dray.store.errors import RunExists, StoreError
 from dray.store.events import plain
 from dray.store.logs import Logs
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dray.core.where_tree import Field, Sort, Tree
     from dray.store import thinning
     from dray.store.runs import Code
+    from dray.store.whole import WholeRun
 
 
 class Store:
@@ -38,6 +39,7 @@ class Store:
         self._logs = Logs(home / "logs")
         self._submitting = home / "submitting"
         self._edits = home / "edits.jsonl"
+        self._imported = home / "imported"
 
     @classmethod
     def open(cls, home: Path, *, mountinfo: str = mounts.MOUNTINFO) -> Store:
@@ -93,7 +95,7 @@ class Store:
             runs.create(db, spec)
             # The id was used and removed before, and its files are still on their way out.
             if db.execute("DELETE FROM leftover WHERE id = ?", (spec.id,)).rowcount:
-                self._logs.remove(spec.id)
+                self._discard(spec.id)
 
     def run(self, run_id: str) -> runs.RunRecord:
         """The run with exactly this id. Raises NoSuchRun."""
@@ -399,6 +401,65 @@ class Store:
         with self._db.reading() as db:
             return export.export_state(db, self._logs, run_id)
 
+    # Elsewhere and back
+
+    def write_files(self, run_id: str, put: Callable[[str, Iterator[bytes]], object]) -> None:
+        """Give `put` all of a run as plain files: path and content of each, the same bytes every time."""
+        from dray.store import to_files
+
+        with self._db.reading() as db:
+            for path, content in to_files.files(db, self._logs, run_id):
+                put(path, content)
+
+    def imported_folder(self, run_id: str) -> Path:
+        """Where the files of a run from elsewhere are: the truth about it, as a run folder is about others."""
+        runs.check_id(run_id)
+        return self._imported / run_id
+
+    def import_run(self, whole: WholeRun, files: Path, t: float, *, edits_are_known: bool = False) -> None:
+        """Take in a run from elsewhere, in one step. `files` becomes its `imported_folder`, or is it already.
+
+        `edits_are_known`: what was said of it afterwards is in the journal, and only has to be read there. Raises RunExists.
+        """
+        place = self.imported_folder(whole.id)
+        moved = False
+        try:
+            with self._db.writing() as db:
+                if progress.known(db, whole.id):
+                    raise RunExists(whole.id)
+                db.execute("DELETE FROM leftover WHERE id = ?", (whole.id,))
+                self._logs.remove(whole.id)
+                if files != place:
+                    self._discard(whole.id)
+                    moved = True
+                    files.rename(place)
+                self._take_logs(whole, place)
+                self._put(db, whole, t, edits_are_known=edits_are_known)
+        except BaseException:
+            if moved:  # nothing of it is in the history
+                self._discard(whole.id)
+            raise
+
+    def _put(self, db: sqlite3.Connection, whole: WholeRun, t: float, *, edits_are_known: bool) -> None:
+        from dray.store import edits
+        from dray.store.whole import put
+
+        put(db, whole, t)
+        if edits_are_known:
+            edits.apply(db, whole.id, whole.edits)
+        elif whole.edits:
+            edits.catch_up(db, self._edits)
+            edits.append(self._edits, edits.lines(whole.id, whole.edits))
+            edits.catch_up(db, self._edits)
+
+    def _take_logs(self, whole: WholeRun, place: Path) -> None:
+        from dray.store.to_files import stream_path
+
+        for stream in whole.streams:
+            if not streams.holds_events(stream.name):
+                source = place / stream_path(stream.attempt, stream.name)
+                self._logs.take(whole.id, stream.attempt, stream.name, source)
+
     # Submitting
 
     @contextlib.contextmanager
@@ -444,4 +505,13 @@ class Store:
             # Under the lock: nobody can make a run of this id, or write a log, between the two.
             with self._db.writing() as db:
                 if db.execute("DELETE FROM leftover WHERE id = ?", (run_id,)).rowcount:
-                    self._logs.remove(run_id)
+                    self._discard(run_id)
+
+    def _discard(self, run_id: str) -> None:
+        """Delete the files of a run that is not in the history."""
+        self._logs.remove(run_id)
+        folder = self.imported_folder(run_id)
+        if folder.exists():
+            import shutil
+
+            shutil.rmtree(folder)

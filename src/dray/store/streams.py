@@ -102,7 +102,7 @@ def cursors(db: Database, logs: Logs, run_id: str) -> dict[str, int]:
                     'UPDATE stream SET "offset" = min("offset", ?) WHERE run = ? AND attempt = ? AND name = ?',
                     (logs.size(run_id, attempt, name), run, attempt, name),
                 )
-            connection.execute("UPDATE run SET complete = 0 WHERE nr = ?", (run,))
+            connection.execute("UPDATE run SET complete = 0 WHERE nr = ? AND imported IS NULL", (run,))
             found = _cursors(connection, run)
     return {f"{attempt}/{name}": cursor for attempt, name, cursor in found}
 

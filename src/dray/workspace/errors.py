@@ -9,6 +9,11 @@ DrayError
 ├── SecretMissing      a run cannot be repeated without its secret
 ├── PandasMissing      a DataFrame is wanted where there is no pandas
 ├── NoHome             no place for the history
+├── RunNotEnded        only what has ended can be exported
+├── ExportThere        an export would have to be replaced
+├── BadExport          what was to be imported is not whole, or not what it says
+├── RunDiffers         another run of the same id is here
+├── NoRoomToImport     the disk would be full before the end
 ├── NoPython           no Python for the script on this shell's PATH
 ├── ScriptLeftOut      an ignore rule keeps the script here
 ├── WholeFileSystem    the code folder would be `/`
@@ -20,6 +25,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from dray.core.durations import show_bytes
 from dray.core.errors import DrayError, UsageError, printable
 
 
@@ -57,6 +63,67 @@ class NoHome(UsageError):
             "there is no place for dray's history",
             why="you have no home folder: HOME is not set, and the system does not know your user",
             hint="name a folder: `export DRAY_HOME=/path/to/folder`",
+        )
+
+
+class RunNotEnded(DrayError):
+    """Only what has ended can be exported: nothing of it changes any more."""
+
+    code = "run-not-ended"
+
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(
+            f"run {run_id} is {state}", why="only ended runs are exported", hint=f"dray wait {run_id}"
+        )
+
+
+class ExportThere(DrayError):
+    """At the place of an export is another one, or something else."""
+
+    code = "export-there"
+
+    def __init__(self, place: object, why: str, *, replaceable: bool) -> None:
+        super().__init__(
+            f"did not write `{printable(str(place))}`",
+            why=why,
+            hint="`--force` to replace it, or another folder for `--to`"
+            if replaceable
+            else "name another folder for `--to`, or move it away",
+        )
+
+
+class BadExport(DrayError):
+    """An exported run that is not whole, or not what its list says, or that names what it must not."""
+
+    code = "bad-export"
+
+    def __init__(self, folder: object, path: str | None, why: str) -> None:
+        said = f"`{printable(path[:200])}`: {printable(why)}" if path else printable(why)
+        super().__init__(f"cannot import `{printable(str(folder))}`", why=said)
+
+
+class RunDiffers(DrayError):
+    """A run is never merged with another one, and never overwritten."""
+
+    code = "run-differs"
+
+    def __init__(self, run_id: str, where: str) -> None:
+        super().__init__(
+            f"another run {run_id} is here already",
+            why=f"it has the same id as the one to be imported, and differs in `{printable(where)}`",
+            hint=f"dray show {run_id}",
+        )
+
+
+class NoRoomToImport(DrayError):
+    """The disk that holds the history is too small for what would come."""
+
+    code = "no-room-to-import"
+
+    def __init__(self, folder: object, needed: int, free: int) -> None:
+        super().__init__(
+            f"no room to import `{printable(str(folder))}`",
+            why=f"it has {show_bytes(needed)}, and {show_bytes(free)} are free where the history is",
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dray.core.errors import UnknownName
+from dray.core.errors import DrayError, UnknownName
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.hosts import Answers, Connection, nobody
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dray.targets import VmTarget
     from dray.workspace.attaching import Attached, Login
     from dray.workspace.cleanup import CleanUp
+    from dray.workspace.exporting import Exported
+    from dray.workspace.importing import Imported
 
 _ALL = Callable[[Event], None]
 
@@ -266,10 +268,10 @@ class Workspace:
         self.warnings = refresh(self, within_s)
 
     def strangers(self) -> int:
-        """How many run folders of this machine an empty history knows nothing of: then it was lost, and can be made again."""
+        """How many run folders here an empty history knows nothing of: then it was lost, and can be made again."""
         if self.store.runs(limit=1):
             return 0
-        return sum(1 for _ in (self.home / "machine").glob("*/runs/[a-z]*"))
+        return sum(1 for kind in ("machine/*/runs", "imported") for _ in self.home.glob(f"{kind}/[a-z]*"))
 
     def rebuild(self, on: _ALL | None = None) -> dict[str, int]:
         """Make the history again from the run folders of every compute; what is known already is left alone."""
@@ -291,6 +293,8 @@ class Workspace:
                         self.store.create_run(spec)
                     Run(self, self.store.run(spec.id)).refresh()
                     found[kind] += 1
+        found["imported"] = self._import_again(tell)
+        self.store.replay_edits()
         return found
 
     # -- cleaning up
@@ -327,6 +331,76 @@ class Workspace:
         agreed, tell = agree or (lambda plan: True), on or (lambda event: None)
         return clean_up(self, self.target(compute).name, limits, dry_run=dry_run, agree=agreed, on=tell)
 
+    def _import_again(self, tell: _ALL) -> int:
+        """Runs that had been imported: their folders are here, and are the truth about them."""
+        from dray.core.ids import PATTERN
+        from dray.workspace import importing
+
+        count = 0
+        for place in sorted((self.home / "imported").glob("*")):
+            if PATTERN.fullmatch(place.name):
+                tell(Progress("reading imported runs", count, 0))
+                try:
+                    count += importing.take_again(self.store, place) is not None
+                except DrayError as trouble:
+                    tell(Said(f"{trouble.what}: {trouble.why}"))
+        return count
+
+    # -- elsewhere and back
+
+    def export_runs(
+        self,
+        runs: Iterable[Run],
+        to: Path | str,
+        *,
+        outputs: bool = True,
+        code: bool = True,
+        force: bool = False,
+        on: _ALL | None = None,
+    ) -> list[Exported]:
+        """Write ended runs as plain files, each to a folder of its own in `to`; the first error is raised at the end.
+
+        What is there already and differs is replaced with `force` only.
+        """
+        done = [*self.export_each(runs, to, outputs=outputs, code=code, force=force, on=on)]
+        _raise_first(one.trouble for one in done)
+        return done
+
+    def export_each(
+        self,
+        runs: Iterable[Run],
+        to: Path | str,
+        *,
+        outputs: bool = True,
+        code: bool = True,
+        force: bool = False,
+        on: _ALL | None = None,
+    ) -> Iterator[Exported]:
+        """The same, one by one, each with what went wrong. Raises what stops all."""
+        from dray.workspace.exporting import Exporting
+
+        place = Path(to).expanduser()
+        yield from Exporting(self, place, outputs=outputs, code=code, force=force, on=on).all(runs)
+
+    def import_runs(
+        self, folder: Path | str, *, dry_run: bool = False, on: _ALL | None = None
+    ) -> list[Imported]:
+        """Take exported runs into the history: `folder` is one, or holds some. The first error is raised at the end.
+
+        A run that is here already is left alone; with `dry_run` all is checked and nothing is taken in.
+        """
+        done = [*self.import_each(folder, dry_run=dry_run, on=on)]
+        _raise_first(one.trouble for one in done)
+        return done
+
+    def import_each(
+        self, folder: Path | str, *, dry_run: bool = False, on: _ALL | None = None
+    ) -> Iterator[Imported]:
+        """The same, one by one, each with what went wrong. Raises what stops all."""
+        from dray.workspace.importing import Importing
+
+        yield from Importing(self, on, dry_run=dry_run).all(Path(folder))
+
     # -- what is wrong
 
     def check(self, compute: str) -> list[Any]:
@@ -347,3 +421,9 @@ class Workspace:
         from dray.workspace.doctor import examine
 
         return examine(self)
+
+
+def _raise_first(troubles: Iterable[DrayError | None]) -> None:
+    for trouble in troubles:
+        if trouble is not None:
+            raise trouble

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dray.core.errors import DrayError, LinkLost, UnknownName, printable
 from dray.hosts import Connection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _OUTPUTS = "outputs/"
 # What the system has against one place alone; never the answer to a `write` in the middle of a file.
-_OF_THE_PLACE = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
+OF_THE_PLACE = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 _ELSEWHERE = "name another folder with `--to`"
 
 
@@ -93,31 +93,89 @@ class Outputs:
         for path in wanted:
             if path not in there:
                 raise UnknownName("output", path, there)
-        folder = _ready(Path(to))
+        folder = ready_folder(Path(to))
         total, done = sum(there[p][1] for p in wanted), 0
 
         def tell(path: str, came: int) -> None:
             if on:
                 on(Progress(f"fetching {path}", done + came, total))
 
-        with self._run._workspace.connect(self._run.record.compute) as connection:
-            fetching = _Fetching(connection, self._run, folder, may_replace, tell)
+        with self.source() as source:
+            fetching = _Fetching(source, self._run, folder, may_replace, tell)
             for path in wanted:
                 remote, size = there[path]
                 yield fetching.one(path, remote, size)
                 done += size
 
+    @contextlib.contextmanager
+    def source(self, connection: Connection | None = None) -> Iterator[Source]:
+        """Where the bytes of outputs come from; `connection`, if there is one already, is left open."""
+        if self._run.record.imported is not None:
+            from dray.workspace.imported import ImportedOutputs
+
+            with ImportedOutputs(self._run) as here:
+                yield here
+        elif connection is not None:
+            yield _OfMachine(connection, self._run.id)
+        else:
+            with self._run._workspace.connect(self._run.record.compute) as fresh:
+                yield _OfMachine(fresh, self._run.id)
+
+    def of(self, source: Source) -> dict[str, tuple[str, int]]:
+        """Name -> (path on the machine, bytes), as the end says; where it does not say all, as `source` does."""
+        told = self._told()
+        files = told.get("files")
+        if files is None or told.get("count") != len(files):
+            files = source.listing()
+        return _by_name(files)
+
     def _told(self) -> dict[str, Any]:
         return (self._run.record.end or {}).get("outputs") or {}
 
     def _all(self) -> dict[str, tuple[str, int]]:
-        """Name -> (path on the machine, bytes). Asks the machine unless the end has told all."""
+        """The same. Asks the machine unless the end has told all."""
         told = self._told()
         files = told.get("files")
-        if files is None or told.get("count") != len(files):
-            with self._run._workspace.connect(self._run.record.compute) as connection:
-                files = connection.call({"op": "files", "run": self._run.id}).get("files")
-        return _by_name(files)
+        if files is not None and told.get("count") == len(files):
+            return _by_name(files)
+        with self.source() as source:
+            return self.of(source)
+
+
+class Source(Protocol):
+    """Has the outputs of one run."""
+
+    def listing(self) -> Sequence[Any]:
+        """(path on the machine, bytes) of all of them."""
+
+    def receive(self, path: str, remote: str, write: Callable[[bytes], object]) -> str:
+        """Give the bytes of `path` to `write`; their digest, after it was checked."""
+
+
+class _OfMachine:
+    """The machine itself."""
+
+    def __init__(self, connection: Connection, run_id: str) -> None:
+        self._connection = connection
+        self._run_id = run_id
+
+    def listing(self) -> Sequence[Any]:
+        return self._connection.call({"op": "files", "run": self._run_id}).get("files") or []
+
+    def receive(self, path: str, remote: str, write: Callable[[bytes], object]) -> str:
+        seen = hashlib.sha256()
+        self._connection.ask({"op": "fetch", "run": self._run_id, "path": remote, "offset": 0})
+        while True:
+            header, body = self._connection.receive()
+            if "fetched" in header:
+                break
+            write(body)
+            seen.update(body)
+        if header.get("sha256") != seen.hexdigest():
+            raise DrayError(
+                f"`{printable(path)}` arrived damaged", hint=f"dray outputs {self._run_id} --to DIR"
+            )
+        return seen.hexdigest()
 
 
 def _by_name(files: Sequence[Any] | None) -> dict[str, tuple[str, int]]:
@@ -135,13 +193,13 @@ class _Fetching:
 
     def __init__(
         self,
-        connection: Connection,
+        source: Source,
         run: Run,
         folder: Path,
         may_replace: Callable[[Path], bool],
         tell: Callable[[str, int], None],
     ) -> None:
-        self._connection = connection
+        self._source = source
         self._run_id = run.id
         self._is_final = run.ended
         self._store = run._workspace.store
@@ -162,7 +220,7 @@ class _Fetching:
         except OSError as error:
             # The system names the temporary file, which says nothing to the user.
             trouble = _cannot(place, error.strerror or str(error))
-            if error.errno not in _OF_THE_PLACE:
+            if error.errno not in OF_THE_PLACE:
                 raise trouble from None
             return Fetched(path, size, None, trouble)
 
@@ -203,25 +261,19 @@ class _Fetching:
 
     def _receive(self, path: str, remote: str, beside: Path) -> str:
         """Write what comes to `beside`; its digest."""
-        seen, came = hashlib.sha256(), 0
+        came = 0
+
+        def write(body: bytes) -> None:
+            nonlocal came
+            file.write(body)
+            came += len(body)
+            self._tell(path, came)
+
         with beside.open("wb") as file:
-            self._connection.ask({"op": "fetch", "run": self._run_id, "path": remote, "offset": 0})
-            while True:
-                header, body = self._connection.receive()
-                if "fetched" in header:
-                    break
-                file.write(body)
-                seen.update(body)
-                came += len(body)
-                self._tell(path, came)
-        if header.get("sha256") != seen.hexdigest():
-            raise DrayError(
-                f"`{printable(path)}` arrived damaged", hint=f"dray outputs {self._run_id} --to DIR"
-            )
-        return seen.hexdigest()
+            return self._source.receive(path, remote, write)
 
 
-def _ready(folder: Path) -> Path:
+def ready_folder(folder: Path) -> Path:
     """`folder`, made if need be. Refuses what no file at all can be put into, before a machine is asked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

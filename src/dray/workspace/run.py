@@ -81,12 +81,17 @@ class Run:
         """Nothing will happen any more."""
         return self.record.status.is_ended
 
+    @property
+    def _is_here(self) -> bool:
+        """All that can be known is in the history: there is no machine to be asked."""
+        return self.record.complete or self.record.imported is not None
+
     def _reread(self) -> None:
         self.record = self._store.run(self.id)
 
     def refresh(self, everything: bool = True) -> Run:
         """Ask the machine and take in what is new; costs nothing once the run is complete here."""
-        if self.record.complete or (self.ended and not everything):
+        if self._is_here or (self.ended and not everything):
             return self
         for _ in self._live(self._follower(()), wait=False):
             continue
@@ -118,10 +123,10 @@ class Run:
             raise KeyboardInterrupt
         follower = self._follower(streams)
         self._reread()
-        if not self.record.complete and self.status not in (RunState.CREATED, RunState.STAGING):
+        if not self._is_here and self.status not in (RunState.CREATED, RunState.STAGING):
             yield StateChanged(self.record.status)
         yield from follower.stored()
-        if self.record.complete:
+        if self._is_here:
             yield Ended(self.record)
             return
         yield from self._live(follower, wait=wait)
@@ -338,13 +343,14 @@ class Run:
         return Comparison(self._workspace, [self, *others])
 
     def remove(self) -> None:
-        """Forget the run, here and on its machine. Raises RunAlive for a live one."""
+        """Forget the run, here and on its machine (an imported one: here). Raises RunAlive for a live one."""
         self.refresh(everything=False)
         if not self.ended:
             raise RunAlive(self.id, str(self.status))
-        with self._workspace.connect(self.record.compute) as connection:
-            if "refused" in connection.call({"op": "remove", "run": self.id}):
-                raise RunAlive(self.id, "still alive on its machine")
+        if self.record.imported is None:
+            with self._workspace.connect(self.record.compute) as connection:
+                if "refused" in connection.call({"op": "remove", "run": self.id}):
+                    raise RunAlive(self.id, "still alive on its machine")
         self._store.remove(self.id)
 
     def to_json(self) -> dict[str, Any]:
@@ -390,4 +396,5 @@ class Run:
             "submitted_by": spec.submitted_by,
             "as_of": record.as_of,
             "unreachable": record.unreachable,
+            "imported": record.imported,
         }
