@@ -28,14 +28,18 @@ class KeptCode:
             return None
         return text if hashlib.sha256(text).hexdigest() == digest else None
 
+    def has(self, size: int, digest: str) -> bool:
+        """Whether that content is kept."""
+        return self._blobs.has(digest, size)
+
     def content(self, digest: str, size: int) -> Iterator[bytes] | None:
         """A file's content; None where it is not kept."""
         return _pieces(self._blobs.path(digest)) if self._blobs.has(digest, size) else None
 
-    def take(self, files: Iterable[tuple[Path, str, int]], manifest: Path) -> None:
-        """Make the files, each with its digest and size that were checked, blobs, and then the manifest, which stays."""
+    def take(self, files: Iterable[tuple[Path, int, str]], manifest: Path) -> None:
+        """Make the files, each with its size and digest that were checked, blobs, and then the manifest, which stays."""
         self._blobs.prepare()
-        for file, digest, size in files:
+        for file, size, digest in files:
             file.chmod(0o400)
             self._blobs.adopt(str(file), digest, size)
         self._blobs.put(str(manifest), manifest.name, lambda read: None)

@@ -98,20 +98,38 @@ class Exporting:
         try:
             missing = _missing_before(run)
             self._bring_up_to_date(run, missing)
-            with beside.made_beside(place) as folder:
-                making = Making(folder)
-                self._workspace.store.write_files(run.id, making.add)
-                self._add_code(run, making, missing)
-                self._add_outputs(run, making, missing)
-                was_there = self._settle(folder, place, making.finish(run.id, missing))
+            was_there = os.path.lexists(place) and self._is_there(run, place, missing)
+            if not was_there:
+                with beside.made_beside(place) as folder:
+                    self._fill(run, Making(folder), missing)
+                    _settle(folder, place)
         except DrayError as error:
             return Exported(run.id, None, trouble=error)
         except OSError as error:
             if error.errno in OF_THE_PLACE:
                 return Exported(run.id, None, trouble=CannotWrite(error))
             raise CannotWrite(error) from error
-        self._remember(making, place)
         return Exported(run.id, place, was_there, missing)
+
+    def _fill(self, run: Run, making: Making, missing: dict[str, str]) -> bytes:
+        """All of the run, and the list of it."""
+        self._workspace.store.write_files(run.id, making.add)
+        self._add_code(run, making, missing)
+        self._add_outputs(run, making, missing)
+        if making.folder is not None:
+            self._remember(making, self._to / run.id)
+        return making.finish(run.id, missing)
+
+    def _is_there(self, run: Run, place: Path, missing: dict[str, str]) -> bool:
+        """Whether the same is there already. False: something may be replaced. Raises ExportThere."""
+        listed = self._fill(run, Making(None), found := dict(missing))
+        why, replaceable = _differs(place, listed)
+        if why is None:
+            missing.update(found)
+            return True
+        if not (self._force and replaceable):
+            raise ExportThere(place, why, replaceable=replaceable)
+        return False
 
     def _bring_up_to_date(self, run: Run, missing: dict[str, str]) -> None:
         store = self._workspace.store
@@ -160,7 +178,9 @@ class Exporting:
                     making.forget(CODE + path)
                     missing[CODE + path] = NOT_KEPT
                     continue
-                making.place(CODE + path).chmod(0o555 if is_program else 0o444)
+                place = making.place(CODE + path)
+                if place is not None:
+                    place.chmod(0o555 if is_program else 0o444)
 
     def _link(self, making: Making, path: str, content: str, size: int) -> bool:
         """Let the file be the same as one that an earlier run brought: a thousand runs of one code need it once."""
@@ -229,20 +249,13 @@ class Exporting:
         self._connections[compute] = None
         self._tell(Said(f"{compute} could not be asked: {error.what}"))
 
-    # The place
 
-    def _settle(self, folder: Path, place: Path, listed: bytes) -> bool:
-        """Give the folder its name. True when the same was there already."""
-        if not os.path.lexists(place):
-            folder.rename(place)
-            return False
-        why, replaceable = _differs(place, listed)
-        if why is None:
-            return True
-        if not (self._force and replaceable):
-            raise ExportThere(place, why, replaceable=replaceable)
+def _settle(folder: Path, place: Path) -> None:
+    """Give the folder its name."""
+    if os.path.lexists(place):
         beside.replace(folder, place)
-        return False
+    else:
+        folder.rename(place)
 
 
 def _missing_before(run: Run) -> dict[str, str]:

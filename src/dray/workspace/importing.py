@@ -104,17 +104,28 @@ class Importing:
 
     def _take(self, export: Place, listing: Listing, folder: Path) -> None:
         """Copy, check the copy, store it."""
-        making = Making(folder)
+        from dray.snapshot import KeptCode
+
+        making, kept = Making(folder), KeptCode(self._home)
         for path, row in listing.files.items():
-            making.add(path, export.pieces(path, row))
-        making.folder.joinpath(NAME).write_bytes(listing.to_bytes())
+            if path.startswith(CODE) and kept.has(*row):
+                for _ in export.pieces(path, row):
+                    continue  # a thousand runs of one code bring it once
+            else:
+                making.add(path, export.pieces(path, row))
+        folder.joinpath(NAME).write_bytes(listing.to_bytes())
         with Place(folder) as copy:
             try:
                 whole = _read(copy, listing)
             except BadExport as error:
                 error.what = f"cannot import `{printable(str(export.folder))}`"
                 raise
-        _keep_code(self._home, folder, listing)
+        if MANIFEST in listing.files:
+            # What is left in the folder has none of the code: all runs share it.
+            code = {path: row for path, row in making.files.items() if path.startswith(CODE)}
+            kept.take([(folder / path, *row) for path, row in code.items()], folder / MANIFEST)
+            if code:
+                shutil.rmtree(folder / CODE)
         self._store.import_run(whole, folder, time.time())
 
     def _require_no_other(self, export: Place, listing: Listing, place: Path) -> None:
@@ -209,19 +220,6 @@ def _read(place: Place, listing: Listing) -> WholeRun:
         raise BadExport(place.folder, RUN, f"it is about the run {whole.id}, and the list about another")
     _check_code(place, listing, whole.spec.get("snapshot") or "")
     return whole
-
-
-def _keep_code(home: Path, folder: Path, listing: Listing) -> None:
-    """Put the code into the blob store, which all runs share; what is left in `folder` has none of it."""
-    if MANIFEST not in listing.files:
-        return
-    from dray.snapshot import KeptCode
-
-    code = [
-        (folder / path, row.sha256, row.size) for path, row in listing.files.items() if path.startswith(CODE)
-    ]
-    KeptCode(home).take(code, folder / MANIFEST)
-    shutil.rmtree(folder / CODE, ignore_errors=True)
 
 
 def _check_code(place: Place, listing: Listing, snapshot: str) -> None:

@@ -61,9 +61,9 @@ class Listing(NamedTuple):
 
 
 class Making:
-    """A run's folder that is being filled."""
+    """A run's folder that is being filled; without a folder only its list is made."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.files: dict[str, Row] = {}
         self._folders: set[Path] = set()
@@ -84,15 +84,17 @@ class Making:
 
         def write(piece: bytes) -> None:
             nonlocal size
-            file.write(piece)
+            if file is not None:
+                file.write(piece)
             seen.update(piece)
             size += len(piece)
 
         try:
-            with place.open("xb") as file:
+            with contextlib.nullcontext() if place is None else place.open("xb") as file:
                 bring(write)
         except BaseException:
-            place.unlink(missing_ok=True)
+            if place is not None:
+                place.unlink(missing_ok=True)
             raise
         self.files[path] = Row(size, seen.hexdigest())
         return self.files[path]
@@ -102,7 +104,9 @@ class Making:
         try:
             if known.stat().st_size != size:
                 return False
-            os.link(known, self.place(path), follow_symlinks=False)
+            place = self.place(path)
+            if place is not None:
+                os.link(known, place, follow_symlinks=False)
         except OSError:
             return False
         self.files[path] = Row(size, sha256)
@@ -111,11 +115,14 @@ class Making:
     def forget(self, path: str) -> None:
         """Take a file away again."""
         del self.files[path]
-        self.place(path).unlink()
+        if self.folder is not None:
+            (self.folder / path).unlink()
 
-    def place(self, path: str) -> Path:
+    def place(self, path: str) -> Path | None:
         """Where that file is to be; the folders above it are made."""
         require_inside(path)
+        if self.folder is None:
+            return None
         place = self.folder / path
         if place.parent not in self._folders:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +132,8 @@ class Making:
     def finish(self, run_id: str, missing: Mapping[str, str]) -> bytes:
         """Write the list: nothing may be added any more."""
         text = Listing(run_id, missing, self.files).to_bytes()
-        self.folder.joinpath(NAME).write_bytes(text)
+        if self.folder is not None:
+            self.folder.joinpath(NAME).write_bytes(text)
         return text
 
 
@@ -176,12 +184,15 @@ class Place:
             return os.fdopen(file, "rb")
 
     def check_sizes(self, listing: Listing) -> int:
-        """Raise BadExport where a file is missing or has not the size that the list says; the sum of all."""
+        """Raise BadExport where a file is missing or has not the size that the list says; the sum of all.
+
+        A first look, before anything is copied: what a file is, and says, is looked at when it is opened.
+        """
         for path, row in listing.files.items():
-            with self.open(path) as file, self._about(path):
-                size = os.fstat(file.fileno()).st_size
-                if size != row.size:
-                    raise ValueError(f"it has {size} bytes, and the list says {row.size}")
+            with self._about(path):
+                info = os.lstat(path, dir_fd=self._fd)
+                if stat.S_ISREG(info.st_mode) and info.st_size != row.size:
+                    raise ValueError(f"it has {info.st_size} bytes, and the list says {row.size}")
         return sum(row.size for row in listing.files.values())
 
     def pieces(self, path: str, row: Row) -> Iterator[bytes]:
