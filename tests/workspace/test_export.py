@@ -198,7 +198,7 @@ def test_what_is_left_out_or_not_kept_is_written_down(here: Path, there: Path, a
     assert json.loads((archive / kept.id / "export.json").read_text())["missing"] == {"code": LEFT_OUT}
     with Workspace(there) as workspace:
         done = workspace.import_runs(archive)
-    assert [one.remarks for one in done] == [("it came without code",)] * 2
+    assert [one.remarks for one in done] == [("without code, which the export does not have",)] * 2
 
 
 def test_a_blob_that_rotted_is_not_exported(here: Path, archive: Path) -> None:
@@ -248,7 +248,7 @@ def test_an_output_that_is_gone_is_told_and_the_others_come(world: World) -> Non
     assert f"outputs/model.pkl: {GONE}" in said.err
     assert len(list(world.project.glob("out/*/outputs/results/a.csv"))) == 1
     shutil.move(world.home, world.home.with_name("gone"))
-    assert "it came without" in world.dray("import", "out").err
+    assert "outputs/model.pkl, which the export does not have" in world.dray("import", "out").err
     fetched = world.dray("outputs", "--to", "back")
     assert fetched.code == 1
     assert GONE in fetched.err

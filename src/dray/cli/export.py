@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,11 +72,8 @@ def export(
                 done.append(one)
                 _tell(one, voice, activity, wants_json=wants_json)
     if wants_json:
-        write_json([as_json_row(one) for one in done])
-    there = sum(one.was_there for one in done)
-    count = sum(one.folder is not None for one in done)
-    if count:
-        voice.say(f"{count_of(count, 'run')} in {folder}" + (f"; {there} already there" if there else ""))
+        write_json([_row(one) for one in done])
+    _sum_up(done, folder, voice)
     return 0 if all(one.is_whole for one in done) else FAILED
 
 
@@ -115,18 +113,29 @@ def _chosen(
 def _tell(one: Exported, voice: Voice, activity: Activity, *, wants_json: bool) -> None:
     if one.trouble is None and not wants_json:
         click.echo(printable(os.fspath(one.folder or "")))
-    if one.trouble is None and not one.missing:
-        return
-    activity.rest()
     if one.trouble is not None:
+        activity.rest()
         say_error(one.trouble)
-        return
-    say = voice.say if one.is_whole else voice.warn
-    lines = [f"{what}: {why}" for what, why in sorted(one.missing.items())]
-    say(f"{one.run_id} is exported without", *lines[:FEW], *([f"and {len(lines) - FEW} more"] if len(lines) > FEW else []))  # fmt: skip
+    elif not one.is_whole:
+        activity.rest()
+        lines = [f"{what}: {why}" for what, why in sorted(one.missing.items())]
+        more = [f"and {len(lines) - FEW} more"] if len(lines) > FEW else []
+        voice.warn(f"{one.run_id} is exported without", *lines[:FEW], *more)
 
 
-def as_json_row(one: Exported) -> dict[str, Any]:
+def _sum_up(done: Sequence[Exported], folder: str, voice: Voice) -> None:
+    from dray.workspace.exporting import NOT_KEPT
+
+    codeless = sum(NOT_KEPT in one.missing.values() for one in done)
+    if codeless:
+        voice.say(f"{count_of(codeless, 'run')} without code: it was not kept when the run was submitted")
+    there = sum(one.was_there for one in done)
+    count = sum(one.folder is not None for one in done)
+    if count:
+        voice.say(f"{count_of(count, 'run')} in {folder}" + (f"; {there} already there" if there else ""))
+
+
+def _row(one: Exported) -> dict[str, Any]:
     """One run of `--json`."""
     return {
         "id": one.run_id,

@@ -20,6 +20,8 @@ from dray.cli.voice import Voice
 if TYPE_CHECKING:
     from dray.workspace.importing import Imported
 
+FEW = 3
+
 
 @click.command("import")
 @click.argument("folder", metavar="DIR")
@@ -46,14 +48,16 @@ def import_(folder: str, dry_run: bool, wants_json: bool, voice: Voice) -> int:
                 say_error(one.trouble)
             elif not wants_json:
                 click.echo(f"{one.run_id}\t{one.outcome}")
-            if one.remarks:
-                activity.rest()
-                for remark in one.remarks:
-                    voice.say(f"{one.run_id}: {remark}")
     if wants_json:
         write_json([_row(one) for one in done])
+    for remark in dict.fromkeys(remark for one in done for remark in one.remarks):
+        ids = [one.run_id or "" for one in done if remark in one.remarks]
+        some = ", ".join(ids[:FEW]) + (f" and {len(ids) - FEW} more" if len(ids) > FEW else "")
+        voice.say(f"{some}: {remark}")
     counts = Counter(one.outcome or "refused" for one in done)
-    voice.say(f"{count_of(len(done), 'run')}: " + ", ".join(f"{n} {word}" for word, n in counts.items()))
+    if len(done) > 1 or not counts["refused"]:
+        told = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+        voice.say(f"{count_of(len(done), 'run')}: {told}")
     return FAILED if counts["refused"] else 0
 
 

@@ -23,8 +23,7 @@ def made_beside(place: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        # Not `suppress`: a folder that cannot be removed is told, unless something worse is.
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)  # what stays is cleared away the next time
         os.close(held)
 
 

@@ -79,8 +79,6 @@ class Exporting:
     def all(self, runs: Iterable[Run]) -> Iterator[Exported]:
         """Export one after the other; what is wrong with one keeps none of the others away."""
         found = {run.id: run for run in runs}
-        for run_id in found:
-            self._workspace.store.imported_folder(run_id)  # it is an id, and no path
         ready_folder(self._to)
         beside.clear(self._to)
         try:

@@ -261,4 +261,4 @@ def _remarks(listing: Listing) -> list[str]:
         return []
     some = sorted(listing.missing)
     shown = ", ".join(printable(what) for what in some[:5]) + (" ..." if len(some) > 5 else "")
-    return [f"it came without {shown}"]
+    return [f"without {shown}, which the export does not have"]
