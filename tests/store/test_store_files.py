@@ -300,6 +300,7 @@ TABLE, LINES = "attempts/1/metrics/events.0123abcd.csv", f"attempts/1/streams/{E
         ("run.json", b'"attempts": 1', b'"attempts": 1' + b"0" * 5000),
         ("run.json", b'"exit_code": 0', b'"exit_code": 1' + b"0" * 40),
         ("run.json", b'"ended": 12.5', b'"ended": NaN'),
+        ("run.json", b'"ended": 12.5', b'"ended": 1e200'),
         ("run.json", b'"command": [', b'"command": [7,'),
         ("run.json", b'"left_out": []', b'"left_out": [["a"]]'),
         ("run.json", b'"id": "', b'"id": "../'),

@@ -48,6 +48,11 @@ def number(value: Any) -> bool:
     return type(value) in (int, float) and -_LONGEST_S < value < _LONGEST_S
 
 
+def moment(value: Any) -> bool:
+    """Seconds since 1970 that fall on a date with four figures: others cannot be shown."""
+    return number(value) and -6e10 < value < 2.5e11
+
+
 def whole(value: Any) -> bool:
     """A whole number of at most 64 bits."""
     return type(value) is int and -_INT64 <= value < _INT64
@@ -109,7 +114,7 @@ SPEC_MORE: Mapping[str, Check] = {
     "script": flag,
     "token": text,
     "name": maybe(text),
-    "created": number,
+    "created": moment,
     "submitted_by": text,
     "folder": text,
     "snapshot": text,
@@ -130,14 +135,14 @@ SPEC_MORE: Mapping[str, Check] = {
 
 FACTS: Mapping[str, Check] = {
     "status": _ended,
-    "created": number,
+    "created": moment,
     "reason": maybe(REASON),
     "attempts": count,
     "pid": maybe(whole),
     "exit_code": maybe(whole),
     "signal": maybe(whole),
-    "started": maybe(number),
-    "ended": maybe(number),
+    "started": maybe(moment),
+    "ended": maybe(moment),
     "duration_s": maybe(number),
     "host": maybe(fields({})),
     "environment": maybe(fields({})),
@@ -158,8 +163,8 @@ END: Mapping[str, Check] = {
     "elsewhere": maybe(fields({"files": several(text), "count": count})),
     "leftovers": maybe(several(fields({"pid": whole, "name": text}))),
     "reason": maybe(REASON),
-    "started": maybe(number),
-    "ended": maybe(number),
+    "started": maybe(moment),
+    "ended": maybe(moment),
 }
 
 EDIT: Mapping[str, Check] = {

@@ -55,7 +55,7 @@ class Exported(NamedTuple):
 
 
 class Exporting:
-    """Several runs on their way into one folder. Close it, or use it in a `with`."""
+    """Several runs on their way into one folder; a machine is asked over one connection, and not again when it is silent."""
 
     def __init__(
         self,
