@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.ids import PATTERN
+from dray.runner import gate
 from dray.store import DiskFull, NoSuchRun, RunExists, from_files
 from dray.store.to_files import EDITS, RUN
 from dray.workspace import beside
@@ -103,7 +104,14 @@ class Importing:
         return [IMPORTED, *_remarks(listing)]
 
     def _take(self, export: Place, listing: Listing, folder: Path) -> None:
-        """Copy, check the copy, store it."""
+        """Copy, check the copy, store it. Its code is not cleared away before the history has the run that names it."""
+        inside = gate.enter(str(self._home))
+        try:
+            self._take_inside(export, listing, folder)
+        finally:
+            gate.leave(inside)
+
+    def _take_inside(self, export: Place, listing: Listing, folder: Path) -> None:
         from dray.snapshot import KeptCode
 
         making, kept = Making(folder), KeptCode(self._home)
