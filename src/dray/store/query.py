@@ -34,7 +34,7 @@ from dray.store import newest
 
 _AT_ONCE = 500
 _CHAIN = 150
-_OF_RUN = {
+OF_RUN = {
     **{name: f"run.{name}" for name in ("id", "name", "experiment", "compute", "exit_code")},
     **{name: f"run.{name}" for name in ("created", "started", "ended", "note")},
     "status": "run.state",
@@ -42,8 +42,11 @@ _OF_RUN = {
     "duration": "run.duration_s",
 }
 _NEVER_NULL = {"id", "experiment", "compute", "status", "created"}
-_OF_METRIC = {"last": "last_value", "min": "low", "max": "high"}
-_TABLES = {"metrics": newest.METRIC, "params": newest.PARAM, "tags": newest.TAG}
+OF_METRIC = {"last": "last_value", "min": "low", "max": "high"}
+TABLES = {"metrics": newest.METRIC, "params": newest.PARAM, "tags": newest.TAG}
+
+AFTER_ANY = "\U0010ffff"
+"""Behind a beginning: greater than whatever begins so."""
 
 Sql = tuple[str, list[Any]]
 """A piece of SQL and the values of its question marks."""
@@ -105,22 +108,22 @@ def columns(
     for start in range(0, len(runs), _AT_ONCE):
         some = list(runs[start : start + _AT_ONCE])
         marks = ",".join("?" * len(some))
-        own = [field for field in wanted if field.family in _OF_RUN]
+        own = [field for field in wanted if field.family in OF_RUN]
         if own:
-            names = ", ".join(_OF_RUN[field.family] for field in own)
+            names = ", ".join(OF_RUN[field.family] for field in own)
             for run, *values in db.execute(f"SELECT nr, {names} FROM run WHERE nr IN ({marks})", some):  # noqa: S608 - ours
                 found[run].update((f, v) for f, v in zip(own, values, strict=True) if v is not None)
         for field in wanted:
-            if field.family not in _OF_RUN:
+            if field.family not in OF_RUN:
                 for run, value in _column(db, field, some, marks):
                     found[run][field] = value
     return found
 
 
 def _column(db: sqlite3.Connection, field: Field, runs: list[int], marks: str) -> Iterable[tuple[int, Any]]:
-    table = _TABLES[field.family]
+    table = TABLES[field.family]
     name = newest.word(db, table, field.name)
-    what = {"metrics": _OF_METRIC.get(field.part, "last_value"), "tags": "value", "params": "kind"}[
+    what = {"metrics": OF_METRIC.get(field.part, "last_value"), "tags": "value", "params": "kind"}[
         field.family
     ]
     more = ", text" if field.family == "params" else ""
@@ -156,9 +159,9 @@ def _nesting(sql: str) -> int:
 
 def _of_run(db: sqlite3.Connection, field: Field, condition: Sql) -> Sql:
     """`condition` on the field's own table, asked of a run."""
-    if field.family in _OF_RUN:
+    if field.family in OF_RUN:
         return condition
-    table = _TABLES[field.family]
+    table = TABLES[field.family]
     name = newest.word(db, table, field.name)
     if name is None:
         return "0", []
@@ -167,9 +170,9 @@ def _of_run(db: sqlite3.Connection, field: Field, condition: Sql) -> Sql:
 
 
 def _place(field: Field) -> str:
-    if field.family in _OF_RUN:
-        return _OF_RUN[field.family]
-    return {"metrics": f"f.{_OF_METRIC.get(field.part, 'last_value')}", "tags": "f.value"}[field.family]
+    if field.family in OF_RUN:
+        return OF_RUN[field.family]
+    return {"metrics": f"f.{OF_METRIC.get(field.part, 'last_value')}", "tags": "f.value"}[field.family]
 
 
 def _there(field: Field) -> Sql:
@@ -243,15 +246,15 @@ _OPERATORS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 def _order(db: sqlite3.Connection, by: Sort, alias: str, joins: list[Sql]) -> list[str]:
     """ORDER BY of one field; what it needs beside `run` is put into `joins`."""
     field, down = by.field, " DESC" if by.descending else ""
-    if field.family in _OF_RUN:
-        place = _OF_RUN[field.family]
+    if field.family in OF_RUN:
+        place = OF_RUN[field.family]
         return [f"{place}{down}"] if field.family in _NEVER_NULL else [f"{place} IS NULL", f"{place}{down}"]
-    table = _TABLES[field.family]
+    table = TABLES[field.family]
     name = newest.word(db, table, field.name)
     joins.append((f"LEFT JOIN {table} AS {alias} ON {alias}.name = ? AND {alias}.run = run.nr", [name]))
     if field.family == "params":
         # Numbers in front of texts, in either direction.
         text, number = f"{alias}.text", f"{alias}.number"
         return [f"{text} IS NULL", f"{number} IS NULL", f"{number}{down}", f"{text}{down}"]
-    place = f"{alias}.{'value' if field.family == 'tags' else _OF_METRIC.get(field.part, 'last_value')}"
+    place = f"{alias}.{'value' if field.family == 'tags' else OF_METRIC.get(field.part, 'last_value')}"
     return [f"{place} IS NULL", f"{place}{down}"]

@@ -151,6 +151,20 @@ class Store:
             found = query.columns(db, list(numbers.values()), fields)
             return {run_id: found[number] for run_id, number in numbers.items()}
 
+    def values(self, field: Field, limit: int = 10) -> list[tuple[Any, int]]:
+        """The values of a field that most runs have, with how many runs have each."""
+        from dray.store import values
+
+        with self._db.reading() as db:
+            return values.common(db, field, "", limit)
+
+    def span(self, field: Field) -> tuple[Any, Any] | None:
+        """The least and the greatest number, time or duration that any run has there."""
+        from dray.store import values
+
+        with self._db.reading() as db:
+            return values.span(db, field)
+
     def complete_runs(self, prefix: str = "", limit: int = 50) -> list[tuple[str, str | None]]:
         """Ids, with their names, of runs whose id or name begins so; the newest first."""
         with self._db.reading() as db:

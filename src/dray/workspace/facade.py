@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from dray.workspace.run import Run
 from dray.workspace.submission import Plan, Prepared, Submission, header, submission_of
 
 if TYPE_CHECKING:
+    from dray.core.where_tree import Field, Sort, Tree
     from dray.targets import VmTarget
     from dray.workspace.attaching import Attached, Login
     from dray.workspace.cleanup import CleanUp
@@ -231,15 +232,51 @@ class Workspace:
         *,
         experiment: str | None = None,
         status: str | None = None,
+        where: Tree | str | None = None,
+        sort: Sequence[Sort] | str | None = None,
         limit: int | None = None,
         refresh_within_s: float | None = 2.0,
     ) -> list[Run]:
-        """The history, newest first; active runs are asked after first, for at most so long."""
+        """The history, newest first or as `sort` says; active runs are asked after first, for at most so long.
+
+        `where` is an expression such as `metrics.loss < 0.2 and params.lr = 0.1`, `sort` a list of fields such as
+        `-metrics.acc,created`. Raises WhereError, which points at the word. Names in them that no run has are in
+        `warnings`.
+        """
+        tree: Tree | None = None
+        order: Sequence[Sort] = ()
+        asked: list[Field] = []
+        if where is not None or sort:
+            from dray.workspace import questions
+
+            tree, order = questions.tree_of(where), questions.sort_of(sort)
+            asked = questions.asked_fields(tree, order)
+        self.warnings = []
         if refresh_within_s:
             self.refresh(refresh_within_s)
+        if asked:
+            self.warnings += questions.unknown_names(self.store, asked)
         if self.strangers():
             self.warnings.append(f"{self.strangers()} run folders are not in the history: dray rebuild")
-        return [Run(self, r) for r in self.store.runs(experiment=experiment, status=status, limit=limit)]
+        found = self.store.runs(experiment, status, limit, where=tree, sort=order)
+        return [Run(self, record) for record in found]
+
+    def columns(self, runs: Sequence[Run], fields: Sequence[Field] | str) -> list[dict[str, Any]]:
+        """Of each run the values of fields such as `id,metrics.loss,params.lr`; None for what a run does not have."""
+        from dray.workspace import questions
+
+        wanted = questions.fields_from(fields)
+        self.warnings = questions.unknown_names(self.store, wanted)
+        found = self.store.columns([run.id for run in runs], wanted)
+        return [{str(field): found[run.id].get(field) for field in wanted} for run in runs]
+
+    def why_none(
+        self, *, experiment: str | None = None, status: str | None = None, where: Tree | str | None = None
+    ) -> list[str]:
+        """Sentences for when `runs` found nothing: how many there are, and what each part of `where` finds alone."""
+        from dray.workspace import questions
+
+        return questions.why_none(self.store, questions.tree_of(where, experiment, status))
 
     def to_pandas(
         self,
@@ -262,7 +299,7 @@ class Workspace:
         )
 
     def refresh(self, within_s: float = 2.0) -> None:
-        """Ask every machine with active runs how they stand. Who did not answer is in `warnings`."""
+        """Ask every machine with active runs how they stand and what they logged. Who did not answer is in `warnings`."""
         from dray.workspace.refreshing import refresh
 
         self.warnings = refresh(self, within_s)

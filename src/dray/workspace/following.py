@@ -24,6 +24,7 @@ _NOT_STARTED = {"kind": "not-started", "text": "it never reached the machine"}
 _GONE = {"kind": "vanished", "text": "its folder is not on the machine any more"}
 _GRACE_FOR_CLIENT_S = 0.2
 _LOOKED_EVERY_S = 2.0
+_SAID = ("state.", "events.")
 
 
 class Follower:
@@ -189,27 +190,54 @@ def settle_absent(store: Store, connection: Connection, run_id: str) -> bool:
     return False  # it has got there in this very moment
 
 
-def look(store: Store, connection: Connection, records: list[RunRecord], within_s: float) -> None:
-    """Ask once how those runs stand: their states and ends, not their logs. Raises LinkLost when there is no answer."""
-    deadline = time.monotonic() + within_s
+def look(store: Store, connection: Connection, records: list[RunRecord], within_s: float) -> bool:
+    """Ask once how those runs stand, and for what they logged: once an end is known, nobody asks for that any more.
+
+    Logs and pictures are left for whoever wants to see them. False when time was up before all was told: then the rest is still on its way, and the connection of no more use.
+    What has come is taken in. Raises LinkLost when nothing came at all.
+    """
     cursors = {
-        r.id: {k: v for k, v in store.cursors(r.id).items() if k.endswith("/state.jsonl")} for r in records
+        r.id: {k: v for k, v in store.cursors(r.id).items() if k.partition("/")[2].startswith(_SAID)}
+        for r in records
     }
-    connection.ask({"op": "look", "runs": cursors, "streams": ["state."]})
-    absent = []
+    connection.ask({"op": "look", "runs": cursors, "streams": list(_SAID)})
     followers = {r.id: Follower(store, r.id, ()) for r in records}
+    try:
+        absent, is_all = _looked(store, connection, followers, within_s)
+    finally:
+        for follower in followers.values():
+            follower._flush()
+    if is_all:
+        for run_id in absent:
+            settle_absent(store, connection, run_id)
+    return is_all
+
+
+def _looked(
+    store: Store, connection: Connection, followers: Mapping[str, Follower], within_s: float
+) -> tuple[list[str], bool]:
+    """Take in the answers; the runs that the machine does not know, and whether all was told."""
+    deadline = time.monotonic() + within_s
+    absent: list[str] = []
+    has_answered = False
     while True:
-        if not connection.has_news(max(0.0, deadline - time.monotonic())):
+        has_news = connection.has_news(max(0.0, deadline - time.monotonic()))
+        if not has_news and not has_answered:
             raise LinkLost(f"{connection.where} did not answer within {within_s:g} s")
+        if not has_news or (has_answered and time.monotonic() > deadline):
+            return absent, False
         header, body = connection.receive()
+        has_answered = True
         run_id = str(header.get("run") or header.get("absent") or header.get("never") or "")
         if "done" in header:
-            break
+            return absent, True
         if run_id not in followers:
             continue
         follower = followers[run_id]
         if "stream" in header:
             list(follower._told(header, body))
+            if follower._batch_size >= _BATCH:
+                follower._flush()
         elif "end" in header:
             follower._flush()
             store.end(run_id, int(header["attempt"]), header["end"], complete=False)
@@ -221,8 +249,6 @@ def look(store: Store, connection: Connection, records: list[RunRecord], within_
         elif "never" in header:
             store.set_state(run_id, RunState.FAILED, _NOT_STARTED)
             store.mark_complete(run_id)
-    for run_id in absent:
-        settle_absent(store, connection, run_id)
 
 
 def is_below(path: str, folder: str) -> bool:

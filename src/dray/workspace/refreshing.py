@@ -50,6 +50,7 @@ class _Asked:
         self._records = list(records)
         self._within_s = within_s
         self._done = False
+        self._remark: str | None = None
         self._trouble: str | None = None
         self._given_up = False
 
@@ -57,8 +58,10 @@ class _Asked:
         """Ask, and take the answers in."""
         try:
             with self._workspace.connect(self.compute) as connection:
-                look(self._store, connection, self._records, self._within_s)
+                is_all = look(self._store, connection, self._records, self._within_s)
             self._done = True
+            if not is_all:
+                self._remark = f"there was more to read than {self._within_s:g} s allow"
         except DrayError as trouble:
             self._trouble = trouble.what
         except Exception:
@@ -66,9 +69,9 @@ class _Asked:
                 raise
 
     def verdict(self) -> str | None:
-        """None when it has answered."""
+        """What to say about it; None when it has told all."""
         if self._done:
-            return None
+            return f"{self.compute}: {self._remark}" if self._remark else None
         self._given_up = True
         trouble = self._trouble or f"no answer within {self._within_s:g} s"
         for record in self._records:

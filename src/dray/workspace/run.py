@@ -103,11 +103,13 @@ class Run:
         if not self.ended:
             connection = self._take_connection()
             try:
-                look(self._store, connection, [self.record], within_s)
+                is_all = look(self._store, connection, [self.record], within_s)
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection  # who looks goes on to follow, mostly
+            if not is_all:
+                self.detach()
             self._reread()
             if self.record.complete:
                 self.detach()
