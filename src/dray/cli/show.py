@@ -19,7 +19,7 @@ from dray.cli.facts import (
     write_facts,
 )
 from dray.cli.options import as_json, one_run, voiced
-from dray.cli.times import at, took
+from dray.cli.times import ago, at, took
 from dray.cli.voice import Voice
 from dray.core.durations import show_bytes
 
@@ -75,9 +75,11 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("secrets", ", ".join(run["secrets"])),
         ("params", pairs_text(run["params"])),
         ("tags", pairs_text(run["tags"])),
+        ("note", (run["note"] or "").splitlines()),
+        ("edited", [text for edit in run["edits"] if (text := _edited(edit))]),
         ("metrics", [_metric(name, point) for name, point in run["metrics"].items()]),
         ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
-        ("note", run["explanations"]),
+        ("remarks", run["explanations"]),
     ]
 
 
@@ -112,3 +114,13 @@ def _python(environment: Mapping[str, Any] | None) -> str:
     environment = environment or {}
     version = f" ({environment['version']})" if environment.get("version") else ""
     return f"{environment['python']}{version}" if environment.get("python") else ""
+
+
+def _edited(edit: Mapping[str, Any]) -> str:
+    """tag stage 3m ago; the run said `dev`. Nothing of a note: a run has none of its own."""
+    if edit["kind"] == "note":
+        return ""
+    what = f"tag {edit['name']}" if edit["kind"] == "tag" else edit["kind"]
+    how = " taken away" if edit["value"] is None else ""
+    said = f"the run said `{edit['said']}`" if edit["said"] is not None else "the run said none"
+    return f"{what}{how} {ago(edit['time'])}; {said}" if edit["said"] != edit["value"] else ""

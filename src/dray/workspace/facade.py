@@ -317,6 +317,13 @@ class Workspace:
             self.store  # noqa: B018
         except HistoryDamaged:
             Store.set_aside(self.home)
+        try:
+            return self._read_all(tell)
+        finally:
+            # What people said afterwards is in no run folder.
+            self.store.replay_edits()
+
+    def _read_all(self, tell: _ALL) -> dict[str, int]:
         found = {"runs": 0, "tombstones": 0}
         for name in [*self._targets, *(one.name for one in self.computes.all())]:
             with self.connect(name) as connection:

@@ -11,6 +11,7 @@ from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.store import RunRecord, Series, Store, StoreError
 from dray.workspace import logged
+from dray.workspace.edits import check_note, checked_tags, edits_of
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, StateChanged
 from dray.workspace.explain import explain
@@ -19,7 +20,7 @@ from dray.workspace.linking import linked
 from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
 from dray.workspace.showing import Shown
-from dray.workspace.submission import me
+from dray.workspace.submission import check_word, me
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +59,18 @@ class Run:
 
     @property
     def name(self) -> str | None:
-        """The name it was given."""
+        """The name it was given, at submit or by `rename`."""
         return self.record.name
+
+    @property
+    def note(self) -> str | None:
+        """What somebody wrote about it afterwards; set it to write one, to None to take it away."""
+        return self.record.note
+
+    @note.setter
+    def note(self, text: str | None) -> None:
+        check_note(text)
+        self._edit(note=text or "")
 
     @property
     def status(self) -> RunState:
@@ -222,7 +233,7 @@ class Run:
 
     @property
     def tags(self) -> dict[str, str]:
-        """From the submit and from the script."""
+        """From the submit, from the script, and set afterwards."""
         return self._here().tags(self.id)
 
     def tables(self) -> list[Table]:
@@ -283,6 +294,36 @@ class Run:
         # From the history alone: a list of all runs has these sentences too, and asks no machine.
         is_puzzling = self.record.exit_code and spec.left_out
         return explain(self.record, spec, self._stored_tail(200, SCRIPT_LOG) if is_puzzling else b"")
+
+    # -- what is said afterwards
+
+    def rename(self, name: str | None) -> None:
+        """Call it `name` from now on; None takes the name away. What the run itself said is kept (`edits`)."""
+        if name is not None:
+            check_word("name", name)
+        self._edit(name=name or "")
+
+    def tag(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Put tags on it, as in `run.tag(stage="dev")`, whatever the run itself said."""
+        self._edit(tags=checked_tags({**(values or {}), **named}))
+
+    def untag(self, *names: str) -> None:
+        """Take tags away. Raises UnknownName for one that it does not have."""
+        known: Mapping[str, str] = self._store.tags(self.id)
+        if not known.keys() >= set(names):
+            known = self.tags  # the script may have set it meanwhile
+        for name in names:
+            if name not in known:
+                raise UnknownName("tag", name, known)
+        self._edit(tags=dict.fromkeys(names))
+
+    def edits(self) -> list[dict[str, Any]]:
+        """What was said afterwards: kind, name (of a tag), value, time, and what the run itself had `said`."""
+        return edits_of(self._store, self.record)
+
+    def _edit(self, **said: Any) -> None:
+        self._store.edit(self.id, **said)
+        self._reread()
 
     # -- acts
 
@@ -384,6 +425,8 @@ class Run:
             },
             "params": self._store.params(self.id),
             "tags": self._store.tags(self.id),
+            "note": record.note,
+            "edits": self.edits(),
             "metrics": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.latest().items())},
             "outputs": [{"path": p, "bytes": n} for p, n in self.outputs.known()],
             "logs": sorted({s for _, s in self._store.log_streams(self.id) if s.startswith("log.")}),

@@ -230,16 +230,20 @@ def me() -> str:
     return f"{user}@{socket.gethostname() or 'here'}"
 
 
+def check_word(kind: str, text: str) -> None:
+    """Refuse what cannot be the name of a run or an experiment."""
+    if not text.strip() or not text.isprintable() or len(text) > 200 or text.startswith(("@", "-")):
+        raise UsageError(
+            f"`{printable(text[:80])}` cannot be the {kind}",
+            why="it has to be 1 to 200 printable characters, not beginning with @ or -",
+        )
+
+
 def check_words(wish: Submission) -> None:
     """Refuse what could not be told apart, or not be written, later."""
     for kind, text in (("name", wish.name), ("experiment", wish.experiment)):
-        if text is None:
-            continue
-        if not text.strip() or not text.isprintable() or len(text) > 200 or text.startswith(("@", "-")):
-            raise UsageError(
-                f"`{printable(text[:80])}` cannot be the {kind}",
-                why="it has to be 1 to 200 printable characters, not beginning with @ or -",
-            )
+        if text is not None:
+            check_word(kind, text)
     for name in (*wish.env, *wish.secrets):
         if not name or "=" in name or "\0" in name or not name.isprintable():
             raise UsageError(f"`{printable(name)}` cannot be the name of an environment variable")
