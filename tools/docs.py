@@ -1,7 +1,7 @@
 """Writes the pages that the code itself can tell, and checks that links lead somewhere.
 
 docs/reference/cli.md from the commands, docs/reference/python.md from the docstrings, docs/decisions/index.md from the
-titles of the decisions, and in docs/errors.md one heading for each error code; what a person wrote below a heading stays. With `--check` nothing is written, and a page that is
+titles of the decisions, src/dray/cli/completion_table.py from the commands, and in docs/errors.md one heading for each error code; what a person wrote below a heading stays. With `--check` nothing is written, and a page that is
 not what the code says, or a link to nowhere, is an error.
 """
 
@@ -28,11 +28,16 @@ from dray.workspace.exporting import Exported
 from dray.workspace.importing import Imported
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import completion_table  # noqa: E402 - found only now
+
 DOCS = ROOT / "docs"
 CLI = DOCS / "reference" / "cli.md"
 API = DOCS / "reference" / "python.md"
 ERRORS = DOCS / "errors.md"
 DECISIONS = DOCS / "decisions"
+COMPLETION = ROOT / "src" / "dray" / "cli" / "completion_table.py"
 TRAVELS = ("dray.runner", "dray.tracking")
 # Not imported by people, but met by them.
 HANDED_OUT = (Exported, Imported, Outputs, Series, Submission, Table, Image)
@@ -43,6 +48,10 @@ def main(words: Sequence[str]) -> int:
     """Write, or with `--check` compare; 1 when something does not fit."""
     pages = {CLI: cli_page(), API: api_page(), ERRORS: errors_page(ERRORS.read_text())}
     pages[DECISIONS / "index.md"] = decisions_page()
+    known = (
+        (path.partition(" ")[2], command) for path, command in commands(root, NAME) if command is not root
+    )
+    pages[COMPLETION] = completion_table.page(known)
     trouble: list[str] = []
     for path, page in pages.items():
         if "--check" in words:

@@ -6,6 +6,8 @@ A test proves that the table and the real commands are the same. The words of ot
 from __future__ import annotations
 
 NAME = "dray"
+COMPLETE = "_complete"
+"""What a shell calls to complete a word; no command for people."""
 
 RUNNING, HISTORY, MACHINES = "Run a script", "What ran", "Computes and dray itself"
 
@@ -46,6 +48,7 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
     ("compute alias", "Give a compute a second name.", MACHINES, "compute"),
     ("compute default", "Show or choose the compute of a submit without -c.", MACHINES, "compute"),
     ("doctor", "Find what is wrong here and how to mend it.", MACHINES, "doctor"),
+    ("completion", "Print what makes a shell complete dray's words.", MACHINES, "completion"),
     ("rebuild", "Make the history again from the run folders.", MACHINES, "rebuild"),
 )
 

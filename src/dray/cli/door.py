@@ -23,6 +23,10 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         # Names that are not UTF-8 must not turn into a UnicodeEncodeError.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # TextIO hides it
+    if words[:1] == [commands.COMPLETE]:
+        from dray.cli import completing
+
+        return completing.main(words[1:])
     try:
         code = _at_once(words)
         code = _command(words) if code is None else code

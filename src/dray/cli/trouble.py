@@ -19,6 +19,7 @@ import click
 
 import dray
 from dray.cli.commands import NAME
+from dray.cli.home import home
 from dray.cli.voice import paint_word
 from dray.core.errors import DrayError, UsageError, printable
 
@@ -130,9 +131,7 @@ def _bug(error: Exception) -> DrayError:
 
 def _cache() -> Path:
     """Where dray keeps what may be deleted; found without the workspace, which may be what is broken."""
-    home = os.environ.get("DRAY_HOME")
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    folder = os.path.expanduser(home or os.path.join(data, "dray"))
+    folder = home()
     # Who has no home must not get a folder that is called `~`.
     return Path(tempfile.gettempdir() if folder.startswith("~") else os.path.join(folder, "cache"))
 
