@@ -284,3 +284,11 @@ def test_what_active_and_unseen_runs_logged_is_part_of_the_answer(shell: Shell, 
     shell.dray("cancel", "slow", "--grace", "0")
 
     assert found == ["quick", "slow"]
+
+
+def test_the_table_comes_before_what_is_said_about_it(asked: Shell) -> None:
+    command = '"$PY" -m dray runs --limit 1 --columns name 2>&1'
+    env = {**asked.env, "PY": str(Path(asked.env["VIRTUAL_ENV"]) / "bin" / "python")}
+    done = subprocess.run(["bash", "-c", command], cwd=asked.folder, env=env, capture_output=True, check=True)
+
+    assert done.stdout == b"NAME\nr 3\ndray: there are more: --limit 3, or 0 for all\n"

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dray import Workspace
 from dray.workspace.following import is_below
-from tests.workspace.worlds import World
+from tests.workspace.worlds import World, wait_until
 
 # A letter in two pieces, a title for the terminal, and a colour that is left on.
 ODD = (
@@ -70,3 +71,33 @@ def test_output_is_shown_before_the_time_is_over(world: World) -> None:
     first, second = done.stdout.decode().splitlines()
     assert first == "begun"
     assert "is still running after 2 s" in second
+
+
+def test_more_than_there_is_time_for_is_taken_in_bit_by_bit(world: World) -> None:
+    world.write(
+        "much.py",
+        "import dray, time\n"
+        "for step in range(150_000): dray.log(loss=step, step=step)\n"
+        "open('outputs/logged', 'w').close()\ntime.sleep(60)\n",
+    )
+    run_id = world.dray("submit", "-d", "--name", "much", "much.py").out.decode().strip()
+    wait_until(lambda: list(world.home.glob("machine/*/runs/*/code/outputs/logged")), 60)
+
+    with Workspace(world.home) as workspace:
+        seen, said = [0], []
+        while seen[-1] < 149_999:
+            workspace.refresh(0.3)
+            said += workspace.warnings
+            step = workspace.store.latest([run_id])[run_id].get("loss", (0.0, 0))[1]
+            assert step is not None
+            seen.append(step)
+            assert len(seen) < 200
+        metrics = workspace.store.metrics(run_id)
+        workspace.run(run_id).cancel(0)
+
+    assert seen == sorted(seen)
+    assert list(metrics["loss"].steps) == list(range(150_000))
+    assert set(said) <= {
+        "local: there was more to read than 0.3 s allow",
+        "local: this machine did not answer within 0.3 s",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,7 @@ def runs(
             write_fields(fields, values)
         elif found:
             _write_usual(ws, shown, asked, voice)
+        sys.stdout.flush()  # the table first, also where both go into one file
         if len(found) > len(shown):
             voice.say(f"there are more: --limit {limit * 3}, or 0 for all")
     return 0
@@ -142,7 +144,6 @@ def _say_why_none(ws: Workspace, voice: Voice, asked: dict[str, Any]) -> None:
 
 def _write_csv(fields: Sequence[Field], values: Sequence[dict[str, Any]]) -> None:
     import csv
-    import sys
 
     from dray.cli.cells import as_data
 
