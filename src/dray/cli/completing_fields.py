@@ -174,7 +174,9 @@ def _values(peek: Peek, field: str, partial: str) -> Iterator[Next]:
     elif read.kind == TIME:
         yield from (Next(length, "ago") for length in _TIMES)
     elif read.family in _LISTED or read.family in ("tags", "params"):
-        for value, count in peek.values(read, ""):
+        # Of 100,000 names only those that begin so; what is written with a backslash is looked for among the most common.
+        prefix = "" if "\\" in partial else partial.removeprefix('"')
+        for value, count in peek.values(read, prefix):
             text = shown(str(value)) if read.family != "params" else _param(str(value))
             if partial.startswith('"') and not text.startswith('"'):
                 text = quoted(str(value))

@@ -46,7 +46,7 @@ _SENTENCE = re.compile(r"(?<=\.)\s|\n")  # where one ends
     help="Only runs in this state: created, staging, preparing, queued, running, finalizing, completed, "
     "failed, canceled or lost.",
 )
-@click.option("--where", metavar="EXPR", help="Only runs of which this is true; see below.")
+@click.option("--where", metavar="EXPR", help="Only runs of which this is true.")
 @click.option("--sort", metavar="FIELDS", help="By these fields; with `-` in front the greatest first.")
 @click.option("--columns", metavar="FIELDS", help="Show these fields instead, in this order.")
 @click.option(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 MOST = 200
+NEWEST = 50
+"""So many are offered to somebody who has not typed a letter yet."""
 _WAIT_S = 0.05
 _STEPS_AT_ONCE, _MOST_STEPS = 100_000, 40  # of SQLite's machine: some tenths of a second at the most
 
@@ -33,7 +35,7 @@ class Peek:
 
     def runs(self, prefix: str) -> list[tuple[str, str | None]]:
         """Ids and names of runs of which either begins so, the newest first."""
-        return self._asked(lambda db: runs.begun_with(db, prefix, MOST))
+        return self._asked(lambda db: runs.begun_with(db, prefix, MOST if prefix else NEWEST))
 
     def names(self, family: str, prefix: str) -> list[str]:
         """Names of metrics, params or tags."""
