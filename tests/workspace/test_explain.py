@@ -24,7 +24,7 @@ def test_a_file_that_did_not_travel_is_named_as_it_stands_in_the_code_folder(wor
 
     assert said.code == 1
     assert f"      {sentence}\n" in said.err
-    assert re.search(f"^note +{re.escape(sentence)}$", shown, re.MULTILINE)
+    assert re.search(f"^remarks +{re.escape(sentence)}$", shown, re.MULTILINE)
     assert world.show()["explanations"] == [sentence]
 
 
