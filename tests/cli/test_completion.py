@@ -23,6 +23,8 @@ from tests.cli.test_commands import REAL
 from tests.cli.typing_shells import TypingShell
 from tests.store.world import EVENTS, ending, line, metric, new_run
 
+COMPUTE = [words.split()[1] for words, *_ in commands.COMMANDS if words.startswith("compute ")]
+
 IDS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc"]
 
 
@@ -69,9 +71,9 @@ def asked(shell: Shell, typed_so_far: str) -> list[str]:
     ("typed_so_far", "answer"),
     [
         ("dray sh", ["words", "show"]),
-        ("dray help comp", ["words", "compute", "completion"]),
+        ("dray help comp", ["words", "compare", "compute", "completion", "computetarget"]),
         ("dray --v", ["words", "--version"]),
-        ("dray compute ", ["words", "list", "show", "check"]),
+        ("dray compute ", ["words", *COMPUTE]),
         ("dray compute show ", ["words", "local"]),
         ("dray runs --wh", ["words", "--where"]),
         ("dray runs --status ca", ["words", "canceled"]),

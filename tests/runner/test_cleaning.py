@@ -224,7 +224,7 @@ def test_a_version_that_is_cleared_away_while_a_channel_starts_is_sent_again(her
     listed(here)
     for _ in range(15):
         connections = [here.connect() for _ in range(2)]
-        for version in (Path(here.root_path()) / "runner").iterdir():
+        for version in (Path(here.root_path()) / "runner").glob("[!.]*"):
             _clear_version(version)
         for connection in connections:
             with connection:

@@ -63,7 +63,7 @@ def login_options(command: F) -> F:
 @click.command("attach")
 @click.argument("kind", metavar="vm|RUN")
 @click.argument("name", required=False)
-@click.option("--name", "old_name", metavar="NAME", hidden=True)
+@click.option("--name", "old_name", metavar="NAME", help="The same as the word NAME.")
 @machine_options(name_the_address=True)
 @login_options
 @as_json("the compute")

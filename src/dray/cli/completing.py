@@ -209,23 +209,23 @@ class _History:
         """Names of tags."""
         return map(Word, self.peek.names("tags", word))
 
-    def metrics(self, word: str) -> Iterable[Word]:
-        """Names of metrics, of the run that was named if there is one."""
-        of_run = self.peek.metrics_of(self.command.places[0]) if self.command.places else []
-        return map(Word, of_run or self.peek.names("metrics", word))
-
     def runs_or_metrics(self, word: str) -> Iterable[Word]:
-        """`dray metrics`: a run, or a metric of the newest one."""
-        return [*self.runs(word), *(Word(name, "metric") for name in self.peek.names("metrics", word))]
+        """`dray metrics`: metrics of the runs that were named, else a run, or a metric of the newest one."""
+        named = [name for place in self.command.places for name in self.peek.metrics_of(place)]
+        own = [Word(name, "metric") for name in dict.fromkeys(named) if name.startswith(word)]
+        if own and word:
+            return own
+        other = [] if named else [Word(name, "metric") for name in self.peek.names("metrics", word)]
+        return [*own, *self.runs(word), *other]
 
     def experiments(self, word: str) -> Iterable[Word]:
         """Names of experiments."""
         return self._values("experiment", word)
 
     def computes(self, word: str) -> Iterable[Word]:
-        """Computes; those of runs are known without asking anybody."""
+        """Computes that are attached, and those of old runs, without asking anybody."""
         used = [word.text for word in self._values("compute", word)]
-        return map(Word, dict.fromkeys(["local", *used]))
+        return map(Word, dict.fromkeys(["local", *self.peek.computes(), *used]))
 
     def where(self, word: str) -> Iterable[Word]:
         """Expressions."""
@@ -269,7 +269,6 @@ _FINDERS: dict[str, Callable[[_History, str], Iterable[Word]]] = {
     "run-or-metric": _History.runs_or_metrics,
     "tag": _History.tags,
     "tag-name": _History.tag_names,
-    "metric": _History.metrics,
     "experiment": _History.experiments,
     "compute": _History.computes,
     "where": _History.where,

@@ -174,7 +174,9 @@ def rm(name: str, purge: bool, yes: bool, voice: Voice) -> int:
 @click.argument("name")
 @voiced
 def alias(alias: str, name: str, voice: Voice) -> int:
-    """Give a compute a second name. `dray compute rm ALIAS` takes it away.
+    """Give a compute a second name.
+
+    `dray compute rm ALIAS` takes it away.
 
     \b
     Example:
@@ -190,7 +192,7 @@ def alias(alias: str, name: str, voice: Voice) -> int:
 @click.argument("name", required=False)
 @voiced
 def default(name: str | None, voice: Voice) -> int:
-    """Show the compute that `dray submit` uses without -c, or choose it.
+    """Show or choose the compute of a submit without -c.
 
     \b
     Example:

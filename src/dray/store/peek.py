@@ -31,6 +31,7 @@ class Peek:
 
     def __init__(self, home: str) -> None:
         self._path = os.path.join(home, "history.db")
+        self._computes = os.path.join(home, "computes")
         self._db: sqlite3.Connection | None = None
 
     def runs(self, prefix: str) -> list[tuple[str, str | None]]:
@@ -56,6 +57,16 @@ class Peek:
             return list(newest.latest(db, [run])[run])
 
         return self._asked(asked)
+
+    def computes(self) -> list[str]:
+        """Names and second names of what was attached."""
+        try:
+            names = sorted(os.listdir(self._computes))
+        except OSError:
+            return []
+        return [
+            name.removesuffix(".compute") for name in names if name.endswith(".compute") and name[0] != "."
+        ]
 
     def close(self) -> None:
         """Let go of the file."""
