@@ -164,9 +164,11 @@ class _OtherUsersShell(Host):
 
     def __init__(self, home: str) -> None:
         self.home = home
+        self.env: dict[str, str] = {}
+        """What the connection brings beside a bare login's."""
 
     def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
-        env = {"HOME": self.home, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C"}
+        env = {"HOME": self.home, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C", **self.env}
         banner = "echo Welcome to elsewhere; echo; "
         return ProcessChannel(["sh", "-c", banner + word], env=env, cwd=self.home, user=USER, group=USER)
 
@@ -185,6 +187,18 @@ class Elsewhere(Place):
         self.root = None
         self.python = None
         self.runs_python = "/usr/bin/python3"
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> Path:
+        """A file in the user's home."""
+        file = Path(self.home) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+        for made in (file, *file.parents):
+            if made == Path(self.home):
+                break
+            shutil.chown(made, USER, USER)
+        return file
 
     def root_path(self) -> str:
         return f"{self.home}/.local/share/dray/machine"

@@ -26,6 +26,7 @@ class ElsewhereTarget:
     name = "elsewhere"
     kind = "test"
     is_here = False
+    setup: str | None = None
 
     def __init__(self, machine: Elsewhere) -> None:
         self.host = machine.host

@@ -91,7 +91,14 @@ class Target(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """The submitting shell and the run share a machine, a user and a PATH: the user's Python can be named here."""
+        """The submitting shell and the run share a machine, a user and a PATH: the user's Python can be named here.
+
+        Elsewhere a run has the environment of the user's login shell.
+        """
+
+    @property
+    def setup(self) -> str | None:
+        """What the user's login shell there runs before each run's environment is taken from it, such as `module load cuda`."""
 
     def near(self) -> dict[str, Any]:
         """What the client has at hand for this machine: docs/design.md, "The wire"."""

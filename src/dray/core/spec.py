@@ -84,6 +84,10 @@ class RunSpec:
     timeout_s: float | None = None
     outputs: tuple[str, ...] = ()
     """Globs, relative to the code folder, of results beside `outputs/`."""
+    login: bool = False
+    """Builder and script get the environment of the user's login shell on the machine, not that of the connection."""
+    setup: str | None = None
+    """What that login shell runs first, as kept with the compute: `module load cuda`."""
     buffered: bool = False
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL at a timeout."""

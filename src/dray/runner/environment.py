@@ -65,18 +65,36 @@ def try_lock(folder: str) -> int | None:
     return None
 
 
+def python3(path: str) -> str | None:
+    """The Python 3 of that path."""
+    return find_program(["python3", "python"], path)
+
+
 class Builder:
     """Makes the environment of one run, or finds it made."""
 
-    def __init__(self, machine: Machine, wanted: dict[str, Any], uv: str | None, step: Step) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        wanted: dict[str, Any],
+        uv: str | None,
+        step: Step,
+        environ: dict[str, str],
+        base: str | None = None,
+    ) -> None:
+        """`environ` is the machine's own; `base` a Python to build on when there is no wish."""
         self.wanted = wanted
-        self.path_of_programs = os.environ.get("PATH", os.defpath)
+        self.environ = environ
+        self.path_of_programs = environ.get("PATH", os.defpath)
         self.uv = uv if uv and os.access(uv, os.X_OK) else find_program(["uv"], self.path_of_programs)
         self.step = step
         # Without a wish it is the Python that runs this: it is there, and the same one under all its names.
         mine = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-        self.asked_python = wanted.get("python") or mine
+        base = os.path.realpath(base) if base else mine
+        self.asked_python = wanted.get("python") or base
         version = wanted.get("python") or "%d.%d.%d" % sys.version_info[:3]
+        if not wanted.get("python") and base != mine:
+            version = _tag(base)
         plain = "".join(c if c.isalnum() or c == "." else "_" for c in version)
         tag = "-".join([str(wanted["digest"])[:24], os.uname().machine, "py" + plain])
         self.folder = os.path.join(machine.environments, tag[:180])
@@ -129,7 +147,7 @@ class Builder:
             raise BuildFailed("`uv` is needed to build the environment, and is not on this machine's PATH")
         remove_tree(self.folder)
         began = time.monotonic()
-        env = build_variables(os.environ)
+        env = build_variables(self.environ)
         make = [self.uv, "venv", "--quiet", "--no-project", "--python", self.asked_python, self.folder]
         self._do("making the environment", make, env)
         packages = list(self.wanted.get("packages") or [])
@@ -168,6 +186,13 @@ def build_variables(ours: Mapping[str, str]) -> Dict[str, str]:
         # heard of uv, and git, pip and curl work on the same machine.
         env.update(dict.fromkeys(names, "true"))
     return env
+
+
+def _tag(python: str) -> str:
+    """A short name for an interpreter that would have to be started to tell its version."""
+    import zlib
+
+    return "%s_%08x" % (os.path.basename(python)[-20:], zlib.crc32(os.fsencode(python)))
 
 
 def _version_of(folder: str) -> str | None:

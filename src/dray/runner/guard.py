@@ -125,7 +125,7 @@ class Guard:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.chdir(order["cwd"])
-            _execute(order["argv"], order["env"])
+            _execute(order["argv"], order["env"], order.get("program"))
         except OSError as problem:
             os.write(trouble, str(problem.errno or errno.ENOEXEC).encode())
         except ValueError:  # a NUL byte, or a letter that this machine's names cannot hold
@@ -233,9 +233,9 @@ class _Pump:
         os.close(self.log)
 
 
-def _execute(argv: list[str], env: dict[str, str]) -> None:
-    """execve with the run's own PATH, not ours. Raises the most telling OSError."""
-    program = argv[0]
+def _execute(argv: list[str], env: dict[str, str], named: str | None = None) -> None:
+    """execve with the run's own PATH, not ours. `named`: the program, when the first word is not it. Raises the most telling OSError."""
+    program = named or argv[0]
     if "/" in program:
         os.execve(program, argv, env)
     telling = OSError(errno.ENOENT, "not found")

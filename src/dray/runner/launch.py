@@ -54,9 +54,9 @@ class ProcessLauncher:
             return ["sh", named, *words]
         return [os.path.join(self.folder.code, script), *words]
 
-    def env(self, python: str | None) -> dict[str, str]:
-        """The environment: this machine's, the environment's own, what the submit said, and what dray needs."""
-        env = dict(os.environ)
+    def env(self, python: str | None, machines: dict[str, str]) -> dict[str, str]:
+        """The environment: the machine's, the environment's own, what the submit said, and what dray needs."""
+        env = dict(machines)
         if self.spec.get("environment") and python:
             folder = os.path.dirname(os.path.dirname(python))
             env["VIRTUAL_ENV"] = folder
@@ -80,12 +80,12 @@ class ProcessLauncher:
             env.update(self.order.secrets)
         return env
 
-    def step(self, python: str | None) -> dict[str, Any]:
-        """The order to the guard."""
+    def step(self, python: str | None, machines: dict[str, str]) -> dict[str, Any]:
+        """The order to the guard; `machines` is the machine's own environment."""
         return {
             "step": "script",
             "argv": self.argv(python),
-            "env": self.env(python),
+            "env": self.env(python, machines),
             "cwd": self.folder.code,
             "log": os.path.join(self.folder.streams(self.number), "log.script"),
             "mask": [form.decode("utf-8", "surrogateescape") for form in self.order.hidden()],

@@ -8,9 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import traceback
-from typing import Any
+from typing import Any, Callable
 
-from . import ends, environment, layout, processes, results
+from . import ends, environment, layout, login, processes, results
 from .folder import RunFolder
 from .launch import Order, ProcessLauncher
 from .machine import Machine
@@ -38,6 +38,7 @@ class Runner:
         self.said.state("preparing")
         self.started: float | None = None
         self._log_size: int | None = 0
+        self.environ = login.own_environment()
         self.launcher = ProcessLauncher(order, folder, self.number)
         self.steps = Steps(folder, umask)
 
@@ -64,29 +65,74 @@ class Runner:
         self.steps.quit()
 
     def _live(self) -> dict[str, Any]:
+        set_up = self._begin_set_up()
         if not layout.lay_out(
             self.machine, self.order.blobs, self.manifest, self.folder.code, lambda: not self.steps.asked()
         ):
             raise environment.Stopped
+        set_up()
         python = self._python()
         if self.steps.asked():
             raise environment.Stopped
-        step = self.launcher.step(python)
+        step = self.launcher.step(python, self.environ)
         seen = self.steps.run(step, self._begun, lambda: self._watch_log(step["log"]))
         if "cannot" in seen:
             return _cannot_start(step["argv"][0], seen["cannot"])
         self._watch_log(step["log"])
         return self._finish(seen)
 
+    def _begin_set_up(self) -> Callable[[], None]:
+        """Have the login shell asked, where the run is to have its environment; what comes of it is taken by calling the result."""
+        if not (self.spec.get("login") or self.spec.get("setup")):
+            return lambda: None
+        shell = login.LoginShell(self.folder.attempt(self.number), self.spec.get("setup"))
+        self.steps.limit(shell.limit_s, 1.0)
+        first = self.steps.begin(shell.step({processes.MARK: self.spec["id"]}))
+        return lambda: self._take_set_up(shell, first)
+
+    def _take_set_up(self, shell: login.LoginShell, first: dict[str, Any]) -> None:
+        """The machine's environment from now on is the login shell's. Raises BuildFailed when a set-up of the user's failed."""
+        seen = first
+        if "cannot" not in first:
+            seen = self.steps.see_end(lambda: self.steps.limit(0, 0) if shell.is_too_loud() else None)
+        late = self.steps.no_limit()
+        if self.steps.asked():
+            raise environment.Stopped
+        found = shell.environment() if seen.get("code") == 0 else None
+        if found is not None:
+            self.environ = found
+        else:
+            self._without_set_up(shell, late, seen)
+        shell.forget()
+
+    def _without_set_up(self, shell: login.LoginShell, late: bool, seen: dict[str, Any]) -> None:
+        """Tell why the login shell gave nothing. Raises BuildFailed when it had a set-up to do."""
+        log = os.path.join(self.folder.streams(self.number), "log.environment")
+        with open(log, "ab") as file:
+            file.write(b"dray: the machine's set-up in %s\n" % os.fsencode(shell.shell))
+            since = file.tell()
+            file.write(login.told(shell.noise))
+        why = login.why_not(shell, late, seen, environment.last_words(log, since))
+        shell.forget()
+        if shell.setup:
+            raise environment.BuildFailed(why)
+        self.said.say("note", text=why + "; the run has the environment of the connection (log: environment)")
+
     def _python(self) -> str | None:
         """The interpreter of this run; None when the command needs none. Makes the environment if there is one."""
         wanted = self.spec.get("environment")
         if not wanted:
-            found = self.spec.get("python") or environment.machine_python(os.environ.get("PATH", os.defpath))
+            found = self.spec.get("python") or environment.machine_python(
+                self.environ.get("PATH", os.defpath)
+            )
             if found:
                 self.said.say("environment", python=found, version=None, digest=None, built_s=None)
             return found
-        builder = environment.Builder(self.machine, wanted, self.order.uv, self._build_step)
+        # A set-up such as `module load python/3.11` says what to build on.
+        theirs = environment.python3(self.environ.get("PATH", os.defpath)) if self.spec.get("setup") else None
+        builder = environment.Builder(
+            self.machine, wanted, self.order.uv, self._build_step, self.environ, theirs
+        )
         was_ready = builder.ready() is not None
         facts = dict(
             builder.provide(lambda text: self.said.say("note", text=text), lambda: not self.steps.asked())

@@ -1,7 +1,8 @@
 """Which machine this is, since which boot, and where dray's folder lies on it.
 
 A machine is known by a random id in dray's folder together with /etc/machine-id: the first is shared by machines with one network
-home, the second by cloned images; seldom both (docs/decisions/0001).
+home, the second by cloned images; seldom both (docs/decisions/0001). Where there is no machine-id, as in containers, its host name
+stands in for it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ def boot_id() -> str:
 class Machine:
     """This machine, seen from `root`."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, machine_id: str = "/etc/machine-id", node: str | None = None) -> None:
+        """`machine_id` is the file with the system's own id, `node` the host's name (None: as it calls itself)."""
         self.root = root
         make_folder(root)
         marker = os.path.join(root, "id")
         if not read_text(marker):
             write_once(marker, os.urandom(16).hex().encode() + b"\n")
-        self.id = _mixed(read_text(marker).strip(), read_text("/etc/machine-id").strip())
+        self.id = _mixed(
+            read_text(marker).strip(), _number(read_text(machine_id), node or os.uname().nodename)
+        )
         self.boot = boot_id()
         self.folder = os.path.join(root, self.id)
         self.runs = os.path.join(self.folder, "runs")
@@ -42,7 +46,7 @@ class Machine:
         uname = os.uname()
         return {
             "host": uname.nodename,
-            "user": _user_name(),
+            "user": user_of(os.getuid())[0] or str(os.getuid()),
             "os": _os_name() or uname.sysname + " " + uname.release,
             "platform": uname.machine,
             "python": ".".join(map(str, sys.version_info[:3])),
@@ -58,24 +62,42 @@ class Machine:
         return os.path.join(self.blobs, digest[:2], digest[2:])
 
 
-def _mixed(ours: str, theirs: str) -> str:
+def _mixed(ours: str, theirs: int) -> str:
     """One id of two, as long as a person can compare by eye."""
-    if not theirs:
-        return ours[:16]
-    # Two hex strings added: keeps both differences without loading OpenSSL for a hash (8 ms of every call).
+    # Two numbers mixed: keeps both differences without loading OpenSSL for a hash (8 ms of every call).
     try:
-        return "%016x" % ((int(ours, 16) ^ int(theirs, 16)) % (1 << 64))
+        return "%016x" % ((int(ours, 16) ^ theirs) % (1 << 64))
     except ValueError:
-        return ours[:16]
+        return "%016x" % (_spread(ours) ^ theirs % (1 << 64))
 
 
-def _user_name() -> str:
+def _number(machine_id: str, node: str) -> int:
+    """What tells this system from others: its machine-id, or its name when that is missing, or no id ("uninitialized")."""
+    words = machine_id.split()
+    try:
+        found = int(words[0], 16) if words else 0
+    except ValueError:
+        found = 0
+    return found or _spread(node)
+
+
+def _spread(text: str) -> int:
+    """64 bits that depend on every byte of `text` (FNV-1a)."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(text):
+        value = (value ^ byte) * 0x100000001B3 % (1 << 64)
+    return value
+
+
+def user_of(uid: int) -> tuple[str, str, str]:
+    """(name, home, login shell) of that user; empty where the system does not know."""
     try:
         import pwd
 
-        return pwd.getpwuid(os.getuid()).pw_name
+        row = pwd.getpwuid(uid)
+        return row.pw_name, row.pw_dir, row.pw_shell
     except (ImportError, KeyError):
-        return str(os.getuid())
+        return "", "", ""
 
 
 def _os_name() -> str:

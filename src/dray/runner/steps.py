@@ -45,11 +45,19 @@ class Steps:
         meanwhile: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Run one step to its end; cancel and time limit are seen to. {"cannot": errno}, or how it ended."""
-        self._order(step)
-        first = self._report()
+        first = self.begin(step)
         if "cannot" in first:
             return first
         begun(first)
+        return self.see_end(meanwhile)
+
+    def begin(self, step: dict[str, Any]) -> dict[str, Any]:
+        """Have the step started, and do something else meanwhile: {"cannot": errno}, or `see_end` it."""
+        self._order(step)
+        return self._report()
+
+    def see_end(self, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Wait for the end of the step that was begun; cancel and time limit are seen to."""
         while not self._has_report(_TICK_S):
             self._wake_guard()
             meanwhile()
@@ -64,6 +72,11 @@ class Steps:
         """End the step after that long."""
         self._deadline = time.monotonic() + seconds_from_now
         self._grace_s = grace_s
+
+    def no_limit(self) -> bool:
+        """The next step has all time again. Whether this one had come to its limit."""
+        was_late, self.timed_out, self._deadline = self.timed_out, False, None
+        return was_late
 
     def asked(self) -> dict[str, Any] | None:
         """What was written when somebody asked for the end."""

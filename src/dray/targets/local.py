@@ -15,6 +15,7 @@ class LocalTarget:
     name = "local"
     kind = "local"
     is_here = True
+    setup: str | None = None
 
     def __init__(self, home: Path) -> None:
         self.host = LocalHost()

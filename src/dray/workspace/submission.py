@@ -197,6 +197,8 @@ class Prepared:
             tags=dict(wish.tags),
             timeout_s=wish.timeout_s,
             outputs=tuple(wish.outputs),
+            login=not self.target.is_here,
+            setup=self.target.setup,
             buffered=wish.buffered,
         )
 
