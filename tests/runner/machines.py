@@ -106,7 +106,7 @@ class Place:
         connection.ask(request)
         header, _ = connection.receive()
         for digest in header.get("lacks", []):
-            connection.ask({"blob": digest, "last": True}, blobs[digest])
+            connection.ask({"blobs": [[digest, 0, len(blobs[digest])]]}, blobs[digest])
         return connection.receive()[0] if "lacks" in header else header
 
     def follow(self, run: str, cursor: Mapping[str, int] | None = None, *, wait: bool = True) -> Followed:

@@ -45,7 +45,7 @@ def make_folder(path: str) -> None:
     os.makedirs(path, mode=0o700, exist_ok=True)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write all of `data`, however small the pieces the system takes."""
     view = memoryview(data)
     while view:

@@ -37,6 +37,7 @@ class Machine:
         self.folder = os.path.join(root, self.id)
         self.runs = os.path.join(self.folder, "runs")
         self.blobs = os.path.join(self.folder, "blobs")
+        self.incoming = os.path.join(self.folder, "incoming")
         self.environments = os.path.join(self.folder, "environments")
         for folder in (self.folder, self.runs):
             make_folder(folder)

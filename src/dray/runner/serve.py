@@ -20,18 +20,11 @@ from .machine import Machine
 from .start import start_runner
 from .steps import seconds
 from .streams import Reader
+from .trouble import Trouble
 
 _SETTLE_EVERY_S = 1.0
 _QUICK_S, _SLOW_S = 0.004, 0.05
 _WORTH_A_COPY = 64 * 1024  # below, one write is worth more than the copy that it takes
-
-
-class Trouble(Exception):
-    """An answer of `{"error":code,"text":...}`."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 class _Following:
@@ -83,7 +76,7 @@ class Server:
             self._pause = _QUICK_S if any(moved) else min(_SLOW_S, self._pause * 1.2)
 
     def _answer(self, header: dict[str, Any], body: bytes) -> None:
-        if "blob" in header and "op" not in header:
+        if "blobs" in header and "op" not in header:
             return  # of a submit that has failed meanwhile: an answer for each could fill the channel both ways
         op = str(header.get("op"))
         handler = getattr(self, "_op_" + op, None)
@@ -123,11 +116,9 @@ class Server:
         held = gate.enter(self.machine.folder)  # what is here now is here when the runner looks for it
         try:
             lacks = layout.lacking(self.machine, order.blobs, manifest)
-            if lacks:
-                self.send({"lacks": lacks})
-                if not self._take_blobs(set(lacks)):
-                    self.ended = True  # the client is gone in the middle: nothing was claimed
-                    return
+            if lacks and not self._take_blobs(lacks):
+                self.ended = True  # the client is gone in the middle: nothing was claimed
+                return
             answer = start_runner(self.machine, order, manifest, held)
         finally:
             gate.leave(held)
@@ -135,40 +126,20 @@ class Server:
             answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
         self.send(answer)
 
-    def _take_blobs(self, wanted: set[str]) -> bool:
-        import hashlib
+    def _take_blobs(self, wanted: dict[str, int]) -> bool:
+        """Ask for those contents until all are there; False when the client is gone."""
+        from .taking import Taking
 
-        while wanted:
-            frame = self.receive()
-            if frame is None:
-                return False
-            header, body = frame
-            digest = str(header.get("blob"))
-            if digest not in wanted:
-                raise Trouble("unwanted-blob", "a blob came that was not asked for")
-            path = self.machine.blob(digest)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            beside = "%s.%s.new" % (path, os.urandom(4).hex())
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
-            seen = hashlib.sha256()
-            try:
-                while True:
-                    write_all(fd, body)
-                    seen.update(body)
-                    if header.get("last"):
-                        break
-                    frame = self.receive()
-                    if frame is None:
-                        return False
-                    header, body = frame
-                if seen.hexdigest() != digest:
-                    raise Trouble("wrong-digest", "a blob arrived damaged")
-                os.rename(beside, path)
-            finally:
-                os.close(fd)
-                if os.path.exists(beside):
-                    os.unlink(beside)
-            wanted.discard(digest)
+        with Taking(self.machine, wanted) as taking:
+            if taking.wanted:
+                self.send(taking.lacks())
+            while taking.wanted:
+                frame = self.receive()
+                if frame is None:
+                    return False
+                taking.frame(*frame)
+                if taking.once_more():
+                    self.send(taking.lacks())
         return True
 
     def _op_never(self, header: dict[str, Any]) -> None:

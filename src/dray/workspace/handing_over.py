@@ -11,7 +11,6 @@ from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.core.states import RunState
 from dray.hosts import Connection, WayBarred
-from dray.runner.frames import PIECE
 from dray.runner.processes import MARK
 from dray.workspace.events import Event, Progress, Said
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from dray.snapshot import Snapshot
     from dray.workspace.facade import Workspace
     from dray.workspace.run import Run
+
+
+_VAIN_TRIES = 3
 
 
 def hand_over(
@@ -40,11 +42,12 @@ def hand_over(
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):
         store.create_run(spec)
-        trouble = _HandingOver(workspace, target, spec, snapshot, tell).over(connection, secrets)
+        handing = _HandingOver(workspace, target, spec, snapshot, tell)
+        trouble = handing.over(connection, secrets)
     record = store.run(spec.id)
     if trouble is None:
-        return Run(workspace, record, connection)
-    connection.close()
+        return Run(workspace, record, handing.connection)
+    handing.connection.close()
     return Run(workspace, record, interrupted=isinstance(trouble, KeyboardInterrupt))
 
 
@@ -67,9 +70,13 @@ class _HandingOver:
         self._tell = tell
 
     def over(self, connection: Connection, secrets: Mapping[str, str]) -> BaseException | None:
-        """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise."""
+        """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise.
+
+        A connection that is cut while the code is sent is replaced, and the sending goes on; `connection` is the last one.
+        """
+        self.connection = connection
         try:
-            header = self._ask(connection, secrets)
+            header = self._insist(secrets)
         except WayBarred as trouble:
             self._never(trouble.what)
             why = f"{trouble.what}; {trouble.why}" if trouble.why else trouble.what
@@ -89,34 +96,51 @@ class _HandingOver:
             raise NotStarted(f"run {self._spec.id} was not started", why=text)
         return None
 
-    def _ask(self, connection: Connection, secrets: Mapping[str, str]) -> dict[str, Any]:
+    def _insist(self, secrets: Mapping[str, str]) -> dict[str, Any]:
+        """The machine's verdict, over as many connections as it takes while each brings some of the code there.
+
+        To ask twice is harmless: a claim of the same run is the same claim.
+        """
+        vain, missing = 0, None
+        while True:
+            self._missing: int | None = None
+            try:
+                return self._ask(secrets)
+            except LinkLost:
+                if self._missing is None:
+                    raise  # it was not the code that was on its way
+                vain = 0 if missing is None or self._missing < missing else vain + 1
+                missing = self._missing
+                if vain == _VAIN_TRIES:
+                    raise
+                self._tell(Said(f"the connection to {self.connection.where} broke; going on with the code"))
+            self.connection.close()
+            self.connection = self._workspace.connect(self._spec.compute)
+
+    def _ask(self, secrets: Mapping[str, str]) -> dict[str, Any]:
         """The machine's verdict on the claim."""
         request = {"op": "submit", "spec": self._spec.to_json(), "manifest": self._snapshot.manifest}
-        connection.ask({**request, "near": self._target.near(), "secrets": dict(secrets)})
-        header, _ = connection.receive()
-        if "lacks" in header:
+        self.connection.ask({**request, "near": self._target.near(), "secrets": dict(secrets)})
+        header, _ = self.connection.receive()
+        while "lacks" in header:  # twice, when what was kept there of a blob turned out to be none of it
             self._store.set_state(self._spec.id, RunState.STAGING)
-            self._send_blobs(connection, header["lacks"])
-            header, _ = connection.receive()
+            self._send_blobs(header["lacks"], header.get("partial") or {})
+            header, _ = self.connection.receive()
         return header
 
-    def _send_blobs(self, connection: Connection, lacks: Sequence[str]) -> None:
-        """The contents that the machine lacks, in pieces."""
+    def _send_blobs(self, lacks: Sequence[str], partial: Mapping[str, int]) -> None:
+        """The contents that the machine lacks."""
+        from dray.workspace.sending import Sending
+
         sizes = {digest: size for _, digest, size, _ in self._snapshot.manifest["files"]}
-        total, done = sum(sizes.get(digest, 0) for digest in lacks), 0
-        for digest in lacks:
-            if connection.has_news(0):
-                return  # there is nothing to be said before the end, unless something is wrong
-            with self._snapshot.blob_path(digest).open("rb") as file:
-                piece = file.read(PIECE)
-                while True:
-                    ahead = file.read(PIECE)
-                    connection.ask({"blob": digest, "last": not ahead}, piece)
-                    done += len(piece)
-                    self._tell(Progress("sending the code", done, total))
-                    if not ahead:
-                        break
-                    piece = ahead
+        self._missing = sum(sizes.get(d, 0) for d in lacks) - sum(partial.get(d, 0) for d in lacks)
+        Sending(
+            self.connection,
+            self._snapshot.blob_path,
+            sizes,
+            lambda done, total: self._tell(Progress("sending the code", done, total)),
+            may_pack=not self._target.is_here,
+        ).send(lacks, partial)
 
     def _bury(self) -> bool:
         """Make sure that the run was not and will not be started. False: it was, and goes on."""
