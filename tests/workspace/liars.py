@@ -19,6 +19,7 @@ class Liar(Host):
     is_here = False
     root = None
     python = None
+    setup = None
 
     def __init__(self, name: str, answers: Callable[[dict[str, Any]], list[Answer]]) -> None:
         self.name = name

@@ -16,8 +16,8 @@ from dray.hosts import LocalHost
 from dray.workspace import Progress
 
 
-class Link:
-    """The way to a host that takes so many bytes a second, and breaks after so many in one direction or the other."""
+class Link(Host):
+    """The way to a host that takes and gives so many bytes a second, and breaks after so many in one direction or the other."""
 
     def __init__(self, host: Host, *, bytes_per_s: float = 1e12) -> None:
         self.host = host
@@ -43,7 +43,7 @@ class Link:
         return f"{self.host.describe()}, far away"
 
 
-class _Slow:
+class _Slow(ByteChannel):
     def __init__(self, link: Link, channel: ByteChannel, may_send: int, may_receive: int) -> None:
         self._link = link
         self._channel = channel
@@ -63,6 +63,7 @@ class _Slow:
 
     def read(self, size: int) -> bytes:
         data = self._channel.read(min(size, self._may_receive)) if self._may_receive > 0 else b""
+        time.sleep(len(data) / self._link.bytes_per_s)
         self._link.received += len(data)
         self._may_receive -= len(data)
         return data

@@ -1,4 +1,4 @@
-"""What a run left behind: its outputs, files it wrote elsewhere, and their bytes for whoever asks."""
+"""What a run left behind: its outputs, files it wrote elsewhere, and where each of them really lies."""
 
 from __future__ import annotations
 
@@ -80,23 +80,6 @@ def confined(folder: RunFolder, path: str) -> str | None:
         return real if stat.S_ISREG(os.stat(real).st_mode) else None
     except OSError:
         return None
-
-
-def pieces(folder: RunFolder, path: str, offset: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, bytes) of that result from `offset` on. Raises FileNotFoundError for one that is not there."""
-    real = confined(folder, path)
-    if real is None:
-        raise FileNotFoundError(path)
-    fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        while True:
-            data = os.pread(fd, size, offset)
-            if not data:
-                return
-            yield offset, data
-            offset += len(data)
-    finally:
-        os.close(fd)
 
 
 def _walk(top: str, below: str) -> Iterator[str]:

@@ -247,21 +247,12 @@ class Server:
         self.send({"files": results.listing(folder, spec.get("outputs") or [])})
 
     def _op_fetch(self, header: dict[str, Any]) -> None:
-        import hashlib
+        from .giving import give
 
-        folder = self._folder(header)
-        path, offset = str(header["path"]), int(header.get("offset") or 0)
-        seen, size = hashlib.sha256(), 0
-        try:
-            for at, data in results.pieces(folder, path, 0, frames.PIECE):
-                seen.update(data)
-                size = at + len(data)
-                if size > offset:
-                    skip = max(0, offset - at)
-                    self.send({"piece": path, "offset": at + skip}, data[skip:])
-        except FileNotFoundError:
-            raise Trouble("no-file", "the run left no file `%s`" % path[:200]) from None
-        self.send({"fetched": path, "sha256": seen.hexdigest(), "bytes": size})
+        give(self._folder(header), header, self.send)
+
+    def _op_ping(self, header: dict[str, Any]) -> None:
+        self.send({"pong": True})
 
     # -- the code of a run
 

@@ -3,6 +3,8 @@
 DrayError
 ├── RunAlive           a live run cannot be removed
 ├── CannotWrite        a fetched file, or a restored folder, cannot be put where it was wanted
+├── NoRoomForOutputs   the files do not fit on the disk
+├── BadAnswer          a machine does not keep to what it said
 ├── FolderNotEmpty     a folder that is to be restored to holds something
 ├── NoCode             a run carried no code
 ├── CodeGone           the code of a run is not to be had any more
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dray.core.durations import show_bytes
 from dray.core.errors import DrayError, UsageError, printable
@@ -223,6 +226,32 @@ class SecretMissing(UsageError):
             f"run {run_id} had the secret `{printable(name)}`, and has no value for it now",
             why="values of secrets are stored nowhere",
             hint=f"run.rerun(secrets={{{name!r}: ...}})",
+        )
+
+
+class NoRoomForOutputs(DrayError):
+    """The files that were asked for need more room than there is."""
+
+    code = "no-room-for-outputs"
+
+    def __init__(self, folder: Path, needed: int, free: int) -> None:
+        super().__init__(
+            f"{show_bytes(needed)} do not fit into `{printable(str(folder))}`",
+            why=f"its disk has {show_bytes(free)} free",
+            hint="name fewer files, or a folder on another disk with `--to`",
+        )
+
+
+class BadAnswer(DrayError):
+    """A machine does not keep to what it said; nothing more is taken from it."""
+
+    code = "bad-answer"
+
+    def __init__(self, where: str, name: str, what: str) -> None:
+        super().__init__(
+            f"{where} cannot be trusted with `{printable(name)}`",
+            why=f"{what}; nothing was kept of it",
+            hint="dray doctor",
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, printable
 from dray.workspace.errors import BadExport
-from dray.workspace.listing import Place
+from dray.workspace.listing import Place, Row
 
 if TYPE_CHECKING:
     from dray.workspace.run import Run
@@ -48,17 +49,61 @@ class ImportedOutputs:
 
     def receive(self, path: str, remote: str, write: Callable[[bytes], object]) -> str:
         """Give the bytes of `path` to `write`; their digest, after it was checked."""
-        row = self._listing.files.get(OUTPUTS + path)
-        if row is None:
-            raise DrayError(
-                f"the output `{printable(path)}` of run {self._run_id} is not here",
-                why=printable(
-                    self.missing.get(OUTPUTS + path)
-                    or self.missing.get("outputs")
-                    or "the export did not have it"
-                ),
-            )
+        row = self._row(OUTPUTS + path)
         with self._in_our_words():
             for piece in self._place.pieces(OUTPUTS + path, row):
                 write(piece)
         return row.sha256
+
+    def answer(self, asked: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """What a machine would answer to one `fetch`; the digest is checked before the last frame."""
+        remote = str(asked["path"])
+        # What `--outputs` named is told with its path in the code folder; the export has it below outputs/ too.
+        path = OUTPUTS + remote.removeprefix(OUTPUTS)
+        row = self._row(path)
+        yield {"fetching": remote, "offset": 0, "bytes": row.size}, b""
+        at = 0
+        with self._in_our_words():
+            for piece in self._place.pieces(path, row):
+                yield {"piece": remote, "offset": at}, piece
+                at += len(piece)
+        yield {"fetched": remote, "sha256": row.sha256, "bytes": at}, b""
+
+    def _row(self, path: str) -> Row:
+        row = self._listing.files.get(path)
+        if row is None:
+            why = self.missing.get(path) or self.missing.get("outputs") or "the export did not have it"
+            raise DrayError(
+                f"the output `{printable(path.removeprefix(OUTPUTS))}` of run {self._run_id} is not here",
+                why=printable(why),
+            )
+        return row
+
+
+class ImportedAnswers:
+    """Answers as the machine of an imported run would, from what is here."""
+
+    def __init__(self, run: Run) -> None:
+        self._outputs = ImportedOutputs(run).__enter__()
+        self.where = f"the import of run {run.id}"
+        self._asked: deque[Iterator[tuple[dict[str, Any], bytes]]] = deque()
+
+    def ask(self, header: dict[str, Any]) -> None:
+        """Its answers come after those to what was asked before."""
+        self._asked.append(self._outputs.answer(header))
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next frame. Raises DrayError for what is not here, or not as it was."""
+        try:
+            header, body = next(self._asked[0])
+        except DrayError:
+            self._asked.popleft()
+            raise
+        if "fetched" in header:
+            self._asked.popleft()
+        return header, body
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        self._asked.clear()
+        self._outputs.__exit__()

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dray.core.errors import DrayError, LinkLost, UnknownName, printable
+from dray.core.errors import DrayError, UnknownName, printable
 from dray.hosts import Connection
 from dray.store import StoreError
 from dray.workspace.errors import CannotWrite
-from dray.workspace.events import Event, Progress
+from dray.workspace.events import Event, Progress, Said
 
 if TYPE_CHECKING:
     from dray.workspace.run import Run
@@ -35,6 +35,8 @@ class Fetched(NamedTuple):
     trouble: DrayError | None = None
     was_there: bool = False
     """The same file had been there already, and was left alone."""
+    digest: str | None = None
+    """Of the file that is there now."""
 
 
 class Outputs:
@@ -93,19 +95,40 @@ class Outputs:
         for path in wanted:
             if path not in there:
                 raise UnknownName("output", path, there)
+        from dray.workspace import fetching
+
         folder = ready_folder(Path(to))
-        total, done = sum(there[p][1] for p in wanted), 0
+        rows = [(path, *there[path]) for path in wanted]
+        total, done = sum(size for _, _, size in rows), 0
+        fetching.check_room(folder, total - fetching.here_already(folder, self._run.id, rows))
+        hear = on or (lambda event: None)
+        is_final = self._run.ended  # else its script may write to a file once more
+        work = fetching.Fetching(
+            self._answering,
+            self._run.id,
+            folder,
+            may_replace,
+            lambda path, came: hear(Progress(f"fetching {path}", done + came, total)),
+            lambda text: hear(Said(text)),
+        )
+        for outcome in work.each(rows):
+            if is_final and outcome.digest is not None:
+                # It is safe here, so `dray gc` may forget it there. What cannot be noted is brought all the same.
+                with contextlib.suppress(StoreError):
+                    remote = there[outcome.path][0]
+                    self._run._workspace.store.mark_fetched(
+                        self._run.id, remote, outcome.size, outcome.digest
+                    )
+            yield outcome
+            done += there[outcome.path][1]
 
-        def tell(path: str, came: int) -> None:
-            if on:
-                on(Progress(f"fetching {path}", done + came, total))
+    def _answering(self) -> Answering:
+        """A conversation with whoever has the bytes."""
+        if self._run.record.imported is not None:
+            from dray.workspace.imported import ImportedAnswers
 
-        with self.source() as source:
-            fetching = _Fetching(source, self._run, folder, may_replace, tell)
-            for path in wanted:
-                remote, size = there[path]
-                yield fetching.one(path, remote, size)
-                done += size
+            return ImportedAnswers(self._run)
+        return self._run._workspace.connect(self._run.record.compute)
 
     @contextlib.contextmanager
     def source(self, connection: Connection | None = None) -> Iterator[Source]:
@@ -152,6 +175,21 @@ class Source(Protocol):
         """Give the bytes of `path` to `write`; their digest, after it was checked."""
 
 
+class Answering(Protocol):
+    """Answers `fetch` requests in their order (docs/design.md, the wire): a machine, or what stands for it."""
+
+    where: str
+
+    def ask(self, header: dict[str, Any]) -> None:
+        """Send one request."""
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next frame of the answers. Raises DrayError in the place of an answer."""
+
+    def close(self) -> None:
+        """What was asked for is not wanted any more."""
+
+
 class _OfMachine:
     """The machine itself."""
 
@@ -169,8 +207,9 @@ class _OfMachine:
             header, body = self._connection.receive()
             if "fetched" in header:
                 break
-            write(body)
-            seen.update(body)
+            if "piece" in header:
+                write(body)
+                seen.update(body)
         if header.get("sha256") != seen.hexdigest():
             raise DrayError(
                 f"`{printable(path)}` arrived damaged", hint=f"dray outputs {self._run_id} --to DIR"
@@ -188,112 +227,25 @@ def _by_name(files: Sequence[Any] | None) -> dict[str, tuple[str, int]]:
     return named
 
 
-class _Fetching:
-    """One conversation in which files come into one folder."""
-
-    def __init__(
-        self,
-        source: Source,
-        run: Run,
-        folder: Path,
-        may_replace: Callable[[Path], bool],
-        tell: Callable[[str, int], None],
-    ) -> None:
-        self._source = source
-        self._run_id = run.id
-        self._is_final = run.ended
-        self._store = run._workspace.store
-        self._folder = folder
-        self._may_replace = may_replace
-        self._tell = tell
-
-    def one(self, path: str, remote: str, size: int) -> Fetched:
-        """Bring one file. What is wrong with this one alone is told and not raised."""
-        place = self._folder / path
-        try:
-            place = landing_place(self._folder, path)
-            return Fetched(path, size, place, was_there=not self._bring(path, remote, size, place))
-        except LinkLost:
-            raise
-        except DrayError as error:
-            return Fetched(path, size, None, error)
-        except OSError as error:
-            # The system names the temporary file, which says nothing to the user.
-            trouble = _cannot(place, error.strerror or str(error))
-            if error.errno not in OF_THE_PLACE:
-                raise trouble from None
-            return Fetched(path, size, None, trouble)
-
-    def _bring(self, path: str, remote: str, size: int, place: Path) -> bool:
-        """Let the file appear at `place`, whole or not at all; False when it is there already."""
-        if place.is_dir():
-            raise _cannot(place, "a folder of that name is there")
-        # Its size may tell that it is another file before anything travels.
-        differs = place.exists() and place.stat().st_size != size
-        if differs:
-            self._agree(place)
-        beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
-        try:
-            digest = self._receive(path, remote, beside)
-            was_there = not differs and place.exists() and _digest(place) == digest
-            if not was_there:
-                if not differs and place.exists():
-                    self._agree(place)
-                beside.replace(place)
-            self._note(remote, place.stat().st_size, digest)
-            return not was_there
-        finally:
-            beside.unlink(missing_ok=True)
-
-    def _note(self, remote: str, size: int, digest: str) -> None:
-        """It is safe here, so `dray gc` may forget it there. What cannot be noted is brought all the same."""
-        if self._is_final:  # else its script may write to it once more
-            with contextlib.suppress(StoreError):
-                self._store.mark_fetched(self._run_id, remote, size, digest)
-
-    def _agree(self, place: Path) -> None:
-        if not self._may_replace(place):
-            raise _cannot(
-                place,
-                "a different file of that name is there",
-                hint=f"`--force` to replace it, or {_ELSEWHERE}",
-            )
-
-    def _receive(self, path: str, remote: str, beside: Path) -> str:
-        """Write what comes to `beside`; its digest."""
-        came = 0
-
-        def write(body: bytes) -> None:
-            nonlocal came
-            file.write(body)
-            came += len(body)
-            self._tell(path, came)
-
-        with beside.open("wb") as file:
-            return self._source.receive(path, remote, write)
-
-
 def ready_folder(folder: Path) -> Path:
     """`folder`, made if need be. Refuses what no file at all can be put into, before a machine is asked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         is_file = isinstance(error, (FileExistsError, NotADirectoryError))
-        raise _cannot(folder, "a file is in the way" if is_file else error.strerror or str(error)) from None
+        raise cannot_write(
+            folder, "a file is in the way" if is_file else error.strerror or str(error)
+        ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _cannot(folder, "you may not write there")
+        raise cannot_write(folder, "you may not write there")
     return folder
 
 
-def _cannot(place: Path, why: str, hint: str = _ELSEWHERE) -> CannotWrite:
+def cannot_write(place: Path, why: str, hint: str = _ELSEWHERE) -> CannotWrite:
+    """The error for one place."""
     error = CannotWrite(OSError(0, why, str(place)))
     error.hint = hint
     return error
-
-
-def _digest(place: Path) -> str:
-    with place.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def landing_place(folder: Path, path: str) -> Path:
