@@ -14,8 +14,8 @@ def _files() -> dict[str, bytes]:
     """Path in the zip -> contents."""
     found = {}
     for folder, inside in (("runner", "dray_runner"), ("tracking", "travel/dray/tracking")):
-        for entry in (_PACKAGE / folder).glob("*.py"):
-            found[f"{inside}/{entry.name}"] = entry.read_bytes()
+        for entry in (_PACKAGE / folder).rglob("*.py"):
+            found[f"{inside}/{entry.relative_to(_PACKAGE / folder).as_posix()}"] = entry.read_bytes()
     del found["dray_runner/bootstrap.py"]
     found["travel/dray/__init__.py"] = found.pop("travel/dray/tracking/travel.py")
     return found

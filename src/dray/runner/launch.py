@@ -1,7 +1,7 @@
-"""Turns a run into one process: its command line, its environment, where it starts.
+"""Turns a run into one process: what it needs to be ready, its command line, its environment, where it starts.
 
-This is the launcher for a plain process on this machine. Another way to start a run (a container, srun) is another class with the
-same two questions; who starts and guards the process does not change.
+`Launcher` is the interface; `ProcessLauncher` is a plain process on this machine. Another way to start a run (a container, srun) is
+another class, chosen in `launcher_for`; who starts and guards the process does not change.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import processes, results
+from . import environment, processes, results
 from .folder import RunFolder
 from .mask import forms
+from .work import Work
 
 
 class Order:
@@ -31,7 +32,27 @@ class Order:
         return [form for value in self.secrets.values() for form in forms(value)]
 
 
-class ProcessLauncher:
+class Launcher:
+    """One way to start a run. The runner asks in this order, each once."""
+
+    def make_ready(self, work: Work) -> None:
+        """Find or make what the script needs. Raises environment.BuildFailed, or Stopped when the end was asked for."""
+        raise NotImplementedError
+
+    def step(self, machines: dict[str, str]) -> dict[str, Any]:
+        """The order to the guard; `machines` is the machine's own environment."""
+        raise NotImplementedError
+
+    def sweep(self) -> None:
+        """End what the run has started beside the guard's process tree. Called at every end; never raises."""
+
+
+def launcher_for(order: Order, folder: RunFolder, number: int) -> Launcher:
+    """The one that this run asks for."""
+    return ProcessLauncher(order, folder, number)
+
+
+class ProcessLauncher(Launcher):
     """A process, as the user's own shell would start it."""
 
     def __init__(self, order: Order, folder: RunFolder, number: int) -> None:
@@ -39,9 +60,30 @@ class ProcessLauncher:
         self.spec = order.spec
         self.folder = folder
         self.number = number
+        self.python: str | None = None
+        """The run's interpreter, once it is ready; None when the command needs none."""
 
-    def argv(self, python: str | None) -> list[str]:
-        """The command line; `python` is the run's interpreter."""
+    def make_ready(self, work: Work) -> None:
+        """Find the run's Python, or make its environment if there is one."""
+        wanted = self.spec.get("environment")
+        path = work.environ.get("PATH", os.defpath)
+        if not wanted:
+            self.python = self.spec.get("python") or environment.machine_python(path)
+            if self.python:
+                work.tell("environment", python=self.python, version=None, digest=None, built_s=None)
+            return
+        # A set-up such as `module load python/3.11` says what to build on.
+        theirs = environment.python3(path) if self.spec.get("setup") else None
+        builder = environment.Builder(work.machine, wanted, self.order.uv, work.run, work.environ, theirs)
+        was_ready = builder.ready() is not None
+        facts = dict(builder.provide(work.note, work.may_go_on))
+        if was_ready:
+            facts["built_s"] = None
+        work.tell("environment", **facts)
+        self.python = builder.python
+
+    def argv(self) -> list[str]:
+        """The command line."""
         command = [str(word) for word in self.spec["command"]]
         if not self.spec.get("script", True):
             return command
@@ -49,16 +91,16 @@ class ProcessLauncher:
         # Else `-x.py` would be an option of the interpreter.
         named = "./" + script if script.startswith("-") else script
         if script.endswith(".py"):
-            return [python or "python3", named, *words]
+            return [self.python or "python3", named, *words]
         if script.endswith(".sh"):
             return ["sh", named, *words]
         return [os.path.join(self.folder.code, script), *words]
 
-    def env(self, python: str | None, machines: dict[str, str]) -> dict[str, str]:
+    def env(self, machines: dict[str, str]) -> dict[str, str]:
         """The environment: the machine's, the environment's own, what the submit said, and what dray needs."""
         env = dict(machines)
-        if self.spec.get("environment") and python:
-            folder = os.path.dirname(os.path.dirname(python))
+        if self.spec.get("environment") and self.python:
+            folder = os.path.dirname(os.path.dirname(self.python))
             env["VIRTUAL_ENV"] = folder
             env["PATH"] = os.path.join(folder, "bin") + ":" + env.get("PATH", os.defpath)
             env.pop("CONDA_PREFIX", None)
@@ -80,12 +122,12 @@ class ProcessLauncher:
             env.update(self.order.secrets)
         return env
 
-    def step(self, python: str | None, machines: dict[str, str]) -> dict[str, Any]:
-        """The order to the guard; `machines` is the machine's own environment."""
+    def step(self, machines: dict[str, str]) -> dict[str, Any]:
+        """The order to the guard."""
         return {
             "step": "script",
-            "argv": self.argv(python),
-            "env": self.env(python, machines),
+            "argv": self.argv(),
+            "env": self.env(machines),
             "cwd": self.folder.code,
             "log": os.path.join(self.folder.streams(self.number), "log.script"),
             "mask": [form.decode("utf-8", "surrogateescape") for form in self.order.hidden()],

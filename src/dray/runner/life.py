@@ -12,11 +12,12 @@ from typing import Any, Callable
 
 from . import ends, environment, layout, login, processes, results
 from .folder import RunFolder
-from .launch import Order, ProcessLauncher
+from .launch import Order, launcher_for
 from .machine import Machine
 from .mask import Mask
 from .steps import GuardGone, Steps, seconds
 from .streams import StateStream
+from .work import Work
 
 LEFTOVERS_S = 5.0
 
@@ -39,7 +40,7 @@ class Runner:
         self.started: float | None = None
         self._log_size: int | None = 0
         self.environ = login.own_environment()
-        self.launcher = ProcessLauncher(order, folder, self.number)
+        self.launcher = launcher_for(order, folder, self.number)
         self.steps = Steps(folder, umask)
 
     def live(self) -> None:
@@ -56,6 +57,7 @@ class Runner:
             traceback.print_exc()
             end = self._at_fault(trouble)
         self.steps.sweep()
+        self.launcher.sweep()
         if self.order.secrets:
             cut = self.steps.complete_log()
             if cut:
@@ -71,10 +73,12 @@ class Runner:
         ):
             raise environment.Stopped
         set_up()
-        python = self._python()
+        self.launcher.make_ready(
+            Work(self.machine, self.folder, self.number, self.said, self.steps, self.environ)
+        )
         if self.steps.asked():
             raise environment.Stopped
-        step = self.launcher.step(python, self.environ)
+        step = self.launcher.step(self.environ)
         seen = self.steps.run(step, self._begun, lambda: self._watch_log(step["log"]))
         if "cannot" in seen:
             return _cannot_start(step["argv"][0], seen["cannot"])
@@ -117,46 +121,6 @@ class Runner:
         if shell.setup:
             raise environment.BuildFailed(why)
         self.said.say("note", text=why + "; the run has the environment of the connection (log: environment)")
-
-    def _python(self) -> str | None:
-        """The interpreter of this run; None when the command needs none. Makes the environment if there is one."""
-        wanted = self.spec.get("environment")
-        if not wanted:
-            found = self.spec.get("python") or environment.machine_python(
-                self.environ.get("PATH", os.defpath)
-            )
-            if found:
-                self.said.say("environment", python=found, version=None, digest=None, built_s=None)
-            return found
-        # A set-up such as `module load python/3.11` says what to build on.
-        theirs = environment.python3(self.environ.get("PATH", os.defpath)) if self.spec.get("setup") else None
-        builder = environment.Builder(
-            self.machine, wanted, self.order.uv, self._build_step, self.environ, theirs
-        )
-        was_ready = builder.ready() is not None
-        facts = dict(
-            builder.provide(lambda text: self.said.say("note", text=text), lambda: not self.steps.asked())
-        )
-        if was_ready:
-            facts["built_s"] = None
-        self.said.say("environment", **facts)
-        return builder.python
-
-    def _build_step(self, what: str, argv: list[str], env: dict[str, str]) -> dict[str, Any]:
-        log = os.path.join(self.folder.streams(self.number), "log.environment")
-        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.write(fd, ("dray: %s\n" % what).encode())
-        since = os.fstat(fd).st_size
-        os.close(fd)
-        env = dict(env, **{processes.MARK: self.spec["id"]})
-        step = {"step": "environment", "argv": argv, "env": env, "cwd": self.machine.folder, "log": log}
-        seen = self.steps.run(dict(step, mask=[]))
-        if "cannot" in seen:
-            seen = {"code": 127, "last": "`%s` cannot be executed" % argv[0]}
-        else:
-            seen["last"] = environment.last_words(log, since)
-        seen["stopped"] = bool(self.steps.asked())
-        return seen
 
     def _begun(self, report: dict[str, Any]) -> None:
         self.started = report["t"]
