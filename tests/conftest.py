@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and whatever they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a machine that others use too.
 settings.register_profile("dray", deadline=None)
