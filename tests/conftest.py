@@ -1,4 +1,4 @@
-"""What all tests share: the slow tier, which runs only when it is asked for."""
+"""What all tests share: the slow tier, which runs only when it is asked for, and a Ctrl-C that arrives."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ settings.load_profile("dray")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tier as well")
+
+
+def pytest_configure() -> None:
+    """Let the commands that tests start hear Ctrl-C.
+
+    A shell without job control starts what it puts in the background deaf to it, and that is handed down.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

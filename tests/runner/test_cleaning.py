@@ -272,12 +272,10 @@ def test_a_channel_that_dies_while_it_brings_blobs_leaves_the_gate(here: Here) -
     listed(here)
     spec = {"id": new_run_id(), "token": "t", "command": ["x"], "script": True}
     manifest = {"v": 1, "files": [["x", "a" * 64, 3, 0]], "links": [], "dirs": []}
-    connection = here.connect()
-    connection.ask({"op": "submit", "spec": spec, "manifest": manifest, "near": {}, "secrets": {}})
-    assert connection.receive()[0] == {"lacks": ["a" * 64]}
-    assert gate.enter_alone(str(machine_folder(here)), 0.0) is None
-
-    connection.close()
+    with here.connect() as connection:
+        connection.ask({"op": "submit", "spec": spec, "manifest": manifest, "near": {}, "secrets": {}})
+        assert connection.receive()[0] == {"lacks": ["a" * 64], "partial": {}}
+        assert gate.enter_alone(str(machine_folder(here)), 0.0) is None
 
     held = gate.enter_alone(str(machine_folder(here)), 10.0)
     assert held is not None
