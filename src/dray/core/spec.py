@@ -16,35 +16,57 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What must be installed for a run: a normalised list, named by its digest."""
+    """What must be installed for a run: a normalised list, named by its digest.
+
+    Addresses in it never hold credentials: those travel beside the spec, as secrets do.
+    """
 
     packages: tuple[str, ...] = ()
-    """Requirements as pip writes them, sorted."""
+    """Requirements as pip writes them, sorted; those of the editable projects are among them."""
     python: str | None = None
-    """Wanted version, such as "3.11"; None: whatever the machine has."""
+    """Wanted version, such as "3.11", or clauses; None: whatever the machine has."""
     source: str = ""
-    """The file it was read from, for people; no part of the digest."""
+    """The file it was read from, or its name in the workspace, for people; no part of the digest."""
+    conda: tuple[str, ...] = ()
+    """Match specs, sorted: set when something is wanted that is neither Python nor pip's; then all that conda named."""
+    channels: tuple[str, ...] = ()
+    """Of conda, the first one first."""
+    lock: str | None = None
+    """The text of a resolved lock, to be installed exactly as it is."""
+    lock_kind: str | None = None
+    """How `lock` is written: "pylock" (PEP 751) or "requirements" (frozen lines as pip writes them)."""
+    editable: tuple[str, ...] = ()
+    """Folders of projects, relative to the code folder: imported from the run's `code/`, never installed."""
+    index: Mapping[str, Any] = field(default_factory=dict)
+    """Where packages come from, if not from the machine's usual place: `index_url`, `extra_index_urls`, `find_links`."""
 
     @property
     def digest(self) -> str:
         """Same needs, same digest; the machine adds its platform and Python to it."""
-        return hashlib.sha256(
-            canonical_json({"packages": list(self.packages), "python": self.python})
-        ).hexdigest()
+        return hashlib.sha256(canonical_json(self.needs())).hexdigest()
+
+    def needs(self) -> dict[str, Any]:
+        """What the digest is made of. What is not used is not named, so a field more changes no older digest."""
+        needs = {name: value for name, value in self._plain().items() if value and name != "source"}
+        return {**needs, "packages": list(self.packages), "python": self.python}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, digest included."""
-        return {
-            "packages": list(self.packages),
-            "python": self.python,
-            "source": self.source,
-            "digest": self.digest,
-        }
+        return {**self._plain(), "digest": self.digest}
+
+    def _plain(self) -> dict[str, Any]:
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+        return {**plain, "index": dict(self.index)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Environment:
-        """Read what `to_json` gave."""
-        return cls(tuple(data.get("packages", ())), data.get("python"), data.get("source", ""))
+        """Read what `to_json` gave, by this version or another."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in data.items() if k in known and v is not None}
+        for name in ("packages", "conda", "channels", "editable"):
+            values[name] = tuple(values.get(name) or ())
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,8 @@ class RunSpec:
     python: str | None = None
     """Interpreter to use, already resolved for the local target; None: the machine's own."""
     environment: Environment | None = None
+    refresh: bool = False
+    """Resolve the environment again, even if the machine has it."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that may be seen (`-e`)."""
     secrets: tuple[str, ...] = ()
