@@ -185,6 +185,7 @@ HOSTILE: dict[str, tuple[list[Any], bytes, bool]] = {
     "shorter than it says": ([[name_of(BIG), 0, 10]], b"x", False),
     "longer than it says": ([[name_of(BIG), 0, 1]], b"xyz", False),
     "less than nothing": ([[name_of(BIG), 0, -1]], b"", False),
+    "less than nothing, packed": ([[name_of(BIG), 0, -10]], zlib.compress(b""), True),
     "no rows": ([1, 2], b"", False),
     "damaged": ([[name_of(BIG), 0, len(BIG)]], b"?" + BIG[1:], False),
     "no packing": ([[name_of(BIG), 0, 1]], b"x", True),

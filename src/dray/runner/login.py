@@ -35,6 +35,8 @@ _HAND_OUT = {
     # A one-line `if` of csh redirects even when it does not hold, and its `exit` ends nothing under `-c`.
     "csh": 'test $status = 0 && exec {cat} /proc/self/environ > "$%s:q"\nfalse' % _TO,
 }
+# tcsh says by a variable that it is a login shell; the csh of BSD is none under `-c`, whatever it is called.
+_GREET = {"csh": 'if (! $?loginsh && -r "$home/.login") source "$home/.login"'}
 _DIALECTS = {"fish": "fish", "csh": "csh", "tcsh": "csh"}
 
 
@@ -66,9 +68,11 @@ class LoginShell:
     def step(self, mark: dict[str, str]) -> dict[str, Any]:
         """The order to the guard; `mark` goes into the environment and comes not out again."""
         name = os.path.basename(self.shell)
-        hand_out = _HAND_OUT[_DIALECTS.get(name, "sh")]
+        dialect = _DIALECTS.get(name, "sh")
+        hand_out = _HAND_OUT[dialect]
         cat = next((p for p in ("/bin/cat", "/usr/bin/cat") if os.access(p, os.X_OK)), "cat")
-        word = "%s\n%s" % (self.setup or "true", hand_out.replace("{cat}", cat))
+        lines = [_GREET.get(dialect, ""), self.setup or "true", hand_out.replace("{cat}", cat)]
+        word = "\n".join(line for line in lines if line)
         home = self._base.get("HOME", "/")
         return {
             "step": "environment",

@@ -252,8 +252,8 @@ def _unpacked(body: bytes, size: int) -> bytes:
     """The `size` bytes that `body` was made from, and not one more: a small frame can hold gigabytes. Raises Trouble."""
     import zlib
 
-    if size > _MOST_UNPACKED:
-        raise Trouble("unwanted-blob", "a packed frame of %d bytes is too large" % size)
+    if not 0 <= size <= _MOST_UNPACKED:
+        raise Trouble("unwanted-blob", "a packed frame cannot have %d bytes" % size)
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(body, size + 1)
