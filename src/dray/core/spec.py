@@ -100,6 +100,8 @@ class RunSpec:
     environment: Environment | None = None
     refresh: bool = False
     """Resolve the environment again, even if the machine has it."""
+    prepare: bool = False
+    """End as soon as the environment is ready; nothing is started."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that may be seen (`-e`)."""
     secrets: tuple[str, ...] = ()
