@@ -1,0 +1,1 @@
+"""What the runner sees of GPUs: the devices, who is on them, and what a run does there."""
