@@ -14,7 +14,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 LIMIT_S = 60.0
 _BASE = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL") if name in os.environ}
@@ -37,16 +37,21 @@ class Shell:
         return path
 
     def start(
-        self, *words: str, env: Mapping[str, str] | None = None, stdin: bool = False
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        out: IO[bytes] | int = subprocess.PIPE,
+        err: IO[bytes] | int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """Begin a command whose output is piped, and with `stdin` its input too."""
+        """Begin a command whose output is piped, or goes to `out` and `err`; with `stdin` its input is piped too."""
         return subprocess.Popen(
             [sys.executable, "-m", "dray", *words],
             cwd=self.folder,
             env={**self.env, **(env or {})},
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
         )
 
     def dray(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:

@@ -24,3 +24,9 @@ def shell(world: World) -> Shell:
     made = Shell(project, world.client.dray_home)
     made.env.update(world.client.env)
     return made
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """As many drills as `--drills` says."""
+    if "drill_number" in metafunc.fixturenames:
+        metafunc.parametrize("drill_number", range(metafunc.config.getoption("--drills")))

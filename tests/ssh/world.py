@@ -84,6 +84,13 @@ class Server:
             os.kill(int(pid.read_text()), signal.SIGTERM)
             wait_until(lambda: not self._listens(), self.log)
 
+    def kill(self) -> None:
+        """As with `kill -9` of every sshd: the listener and all that serve somebody."""
+        pid = self.folder / "sshd.pid"
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        self.cut()
+        wait_until(lambda: not self._listens(), self.log)
+
     def cut(self) -> None:
         """End all connections at once, as a reboot of a router would. Runs go on: they belong to no connection."""
         for pid in self.connections():
