@@ -51,7 +51,7 @@ class Server:
         self.home.mkdir(mode=0o700)
         os.chown(self.home, account.pw_uid, account.pw_gid)
         self.uid = account.pw_uid
-        subprocess.run(["chpasswd"], input=f"{self.user}:{self.password}\n".encode(), check=True)
+        self.change_password(self.password)
         self.port = 22 if link else _free_port(self.address)
         self._key("hostkey")
         self.authorized = folder / "authorized_keys"
@@ -110,6 +110,11 @@ class Server:
                 if name.isdigit() and os.stat(f"/proc/{name}").st_uid == self.uid:
                     found.append(int(name))
         return found
+
+    def change_password(self, password: str) -> None:
+        """From now on that one lets its user in."""
+        subprocess.run(["chpasswd"], input=f"{self.user}:{password}\n".encode(), check=True)
+        self.password = password
 
     def let_in(self, public_key: Path) -> None:
         """Accept that key."""

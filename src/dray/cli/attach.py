@@ -88,7 +88,8 @@ def attach(
             raise UsageError("name the compute", hint=f"dray attach {kind} gpu1 --address USER@HOST")
         login, options = login_of(words, voice)
         with Activity(voice) as activity:
-            activity.begin(f"reaching {words.get('address') or name or old_name}")
+            # Not the address: somebody may have put a password into it.
+            activity.begin(f"reaching {name or old_name}")
             ws.answers = desk.person(activity)
             from dray.workspace.attaching import attach as make
 

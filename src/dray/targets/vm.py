@@ -42,7 +42,7 @@ class VmOptions:
 
     def checked(self, name: str) -> VmOptions:
         """With `user@` taken out of the address, and the name for an address where there is none."""
-        user, at, host = self.address.rpartition("@")
+        user, at, host = _plain(self.address).rpartition("@")
         if at and self.username and user != self.username:
             raise UsageError(
                 f"two users: `{printable(user)}` in the address, and `{printable(self.username)}`"
@@ -61,6 +61,24 @@ class VmOptions:
     def ssh(self) -> SshOptions:
         """The part that is the way there."""
         return SshOptions(self.address, self.username, self.port, self.identity_file, self.needs_person)
+
+
+def _plain(address: str) -> str:
+    """USER@HOST. Refuses an address with more in it, and does not repeat what may be a password."""
+    rest = address.removeprefix("ssh://").rstrip("/")
+    user, at, host = rest.rpartition("@")
+    if ":" in user:
+        raise UsageError(
+            "there is a password in the address",
+            why="every process of this machine can read it there, and the shell keeps it in its history",
+            hint="leave it out: dray asks for it on a terminal; in a script --password-stdin",
+        )
+    host, colon, port = host.partition(":")
+    if colon and port.isdigit() and ":" not in port:
+        raise UsageError(
+            "there is a port in the address", hint=f"--address {printable(user + at + host)} --port {port}"
+        )
+    return rest
 
 
 class VmTarget:
