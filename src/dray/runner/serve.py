@@ -352,6 +352,7 @@ class Server:
         self.send({"done": True})
 
     def _op_probe(self, header: dict[str, Any]) -> None:
+        from . import logout
         from .environment import find_program
 
         path = os.environ.get("PATH", os.defpath)
@@ -362,6 +363,7 @@ class Server:
             name: find_program([name], path)
             for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
         }
+        facts["logout"] = logout.look(self.machine, may_linger=bool(header.get("attach")))
         self.send({"machine": facts})
 
 

@@ -94,6 +94,7 @@ def _be_runner(
     )
     os.dup2(log, 2)
     _tell(verdict, answer)  # it stays open: its end is ours
+    warning = _left_session(machine, folder.id)
     try:
         runner = Runner(machine, folder, order, manifest, umask)
     except OSError as trouble:  # no process for the guard, no room for the first word
@@ -101,5 +102,17 @@ def _be_runner(
         folder.release_reserve()
         folder.write_end(1, ends.document("failed", ends.reason("staging-failed", in_words(trouble))))
     else:
+        if warning:
+            runner.said.say("note", text=warning)
         runner.live()
     os._exit(0)
+
+
+def _left_session(machine: Machine, run_id: str) -> str | None:
+    from . import logout
+
+    try:
+        return logout.leave(machine, run_id)
+    except Exception:  # the run comes first
+        traceback.print_exc()
+        return None
