@@ -20,6 +20,7 @@ class Liar(Host):
     root = None
     python = None
     setup = None
+    container = None
 
     def __init__(self, name: str, answers: Callable[[dict[str, Any]], list[Answer]]) -> None:
         self.name = name

@@ -85,6 +85,7 @@ class FarTarget:
     kind = "test"
     is_here = False
     setup: str | None = None
+    container: None = None
 
     def __init__(self, root: Path, *, bytes_per_s: float = 1e12, host: Host | None = None) -> None:
         self.link = Link(host or LocalHost(), bytes_per_s=bytes_per_s)

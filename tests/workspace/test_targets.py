@@ -27,6 +27,7 @@ class ElsewhereTarget:
     kind = "test"
     is_here = False
     setup: str | None = None
+    container: None = None
 
     def __init__(self, machine: Elsewhere) -> None:
         self.host = machine.host

@@ -20,7 +20,7 @@ from dray.cli.completion_table import TABLE
 LAST = "@last"
 FILES, DIRS = "files", "dirs"
 _MOST = 300
-_LOGS = ("script", "environment")
+_LOGS = ("script", "environment", "image")
 
 
 class Word(NamedTuple):

@@ -20,6 +20,11 @@ _BY_SIGNAL = 128
 _NEVER_STARTED = {
     ReasonKind.CANNOT_START,
     ReasonKind.ENVIRONMENT_FAILED,
+    ReasonKind.IMAGE_FAILED,
+    ReasonKind.CONTAINER_FAILED,
+    ReasonKind.NO_ENGINE,
+    ReasonKind.ENGINE_ELSEWHERE,
+    ReasonKind.NO_GPU_IN_CONTAINERS,
     ReasonKind.STAGING_FAILED,
     ReasonKind.NOT_STARTED,
 }

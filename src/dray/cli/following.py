@@ -12,6 +12,7 @@ from dray.cli import endings, summary
 from dray.cli.documents import write_json
 from dray.cli.progress import Activity
 from dray.cli.spout import Spout
+from dray.cli.trouble import say_error
 from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.states import RunState
@@ -20,7 +21,7 @@ from dray.workspace import Output, Said, StateChanged
 if TYPE_CHECKING:
     from dray.workspace import Run
 
-SCRIPT, ENVIRONMENT = "log.script", "log.environment"
+SCRIPT, ENVIRONMENT, IMAGE = "log.script", "log.environment", "log.image"
 _WORTH_SAYING = {RunState.PREPARING, RunState.QUEUED, RunState.RUNNING}
 _WAITING = {
     RunState.CREATED: "waiting for the machine",
@@ -55,8 +56,6 @@ def watch(run: Run, voice: Voice, spout: Spout) -> int:
     except DrayError as error:
         if run.ended or isinstance(error, UsageError):
             raise
-        from dray.cli.trouble import say_error
-
         # Whatever kept us from seeing more, the run itself is not touched by it.
         spout.settle()
         say_error(error)
@@ -73,7 +72,7 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
     build = None if voice.quiet else Spout(2)
     is_over, waiting = run.ended, ""
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
-    with closing(run.follow(streams=(SCRIPT, ENVIRONMENT))) as events:  # type: ignore[type-var] # a generator
+    with closing(run.follow(streams=(SCRIPT, ENVIRONMENT, IMAGE))) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output):
                 activity.rest()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dray.workspace import Run
 
 PREFIX = "log."
-USUAL = ("script", "environment")
+USUAL = ("script", "environment", "image")
 ENOUGH = 1 << 20  # bytes; more than that is thinned to the lines that are wanted
 
 
@@ -34,7 +34,7 @@ ENOUGH = 1 << 20  # bytes; more than that is thinned to the lines that are wante
     metavar="NAME",
     default="script",
     show_default=True,
-    help="Which log: script, environment.",
+    help="Which log: script, environment, image.",
 )
 @voiced
 def logs(word: str, live: bool, lines: int | None, name: str, voice: Voice) -> int:
@@ -78,7 +78,7 @@ def _stream(run: Run, name: str) -> str:
     """The stream that `name` means; a wrong one lists those that are there."""
     wanted = name.removeprefix(PREFIX)
     # A log that has not begun yet, or that stayed empty, is not a mistake.
-    if wanted not in USUAL[: 1 if run.ended else 2]:
+    if wanted not in (USUAL[:1] if run.ended else USUAL):
         known = [stream.removeprefix(PREFIX) for stream in run.log_streams()]
         if wanted not in known:
             raise UnknownName("log", name, known)

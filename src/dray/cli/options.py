@@ -86,6 +86,22 @@ def one_run(command: F) -> F:
     return click.argument("word", metavar="[RUN]", default=LAST)(command)
 
 
+def in_a_container(command: F) -> F:
+    """Add what can be said of a run's container; the command gets it as fields of a ContainerWish."""
+    for option in (
+        click.option("--image", metavar="I", help="Run in a container of this image, by name or digest; `none`: in none."),
+        click.option("--engine", metavar="E", help="docker, podman, nerdctl or a path; default: the first there is."),
+        click.option("--mount", "mounts", metavar="HERE[:THERE][:ro]", multiple=True, help="Show the container a folder of the machine; may be repeated."),
+        click.option("--memory", type=Size(), metavar="S", help="Memory the container may have (8GB)."),
+        click.option("--shm-size", "shm", type=Size(), metavar="S", help="Shared memory; default: half of the machine's."),
+        click.option("--user", metavar="U", help="Whose process: `image`, `root`, NAME or UID[:GID]; default: yours."),
+        click.option("--network", metavar="N", help="The engine's network: none, host ..."),
+        click.option("--ca-bundle", "ca", metavar="F", help="Certificates to trust inside: a file of the machine, or `machine`."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def many_runs(*, required: bool) -> Callable[[F], F]:
     """Add RUN...; commands that change something demand at least one."""
     metavar = "RUN..." if required else "[RUN]..."

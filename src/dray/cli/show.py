@@ -70,6 +70,8 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("git", git_text(run["git"])),
         ("python", _python(run["environment"])),
         ("environment", environment_text((run["environment"] or {}).get("spec"))),
+        ("image", _image(run["environment"] or {})),
+        ("docker line", ((run["environment"] or {}).get("container") or {}).get("line")),
         ("host", _host(run["host"] or {})),
         ("variables", [f"{name}={value}" for name, value in run["env"].items()]),
         ("secrets", ", ".join(run["secrets"])),
@@ -81,6 +83,15 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
         ("remarks", run["explanations"]),
     ]
+
+
+def _image(environment: Mapping[str, Any]) -> str:
+    """python:3.12-slim, sha256:0123..., by docker 28.1."""
+    container = environment.get("container") or {}
+    if not container:
+        return ""
+    digest = str(container.get("digest") or container.get("id") or "")
+    return f"{container.get('image')}, {digest}, by {container.get('engine')} {container.get('version') or ''}".rstrip()
 
 
 def _took(run: Mapping[str, Any]) -> str:

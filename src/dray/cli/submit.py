@@ -11,7 +11,7 @@ import click
 from dray.cli import desk, secret_values
 from dray.cli.documents import write_json
 from dray.cli.facts import environment_text, git_text, shell_words, write_facts
-from dray.cli.options import as_json, voiced
+from dray.cli.options import as_json, in_a_container, voiced
 from dray.cli.progress import Activity
 from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
@@ -20,7 +20,7 @@ from dray.core.durations import show_bytes
 from dray.core.errors import UnknownName, UsageError, printable
 
 if TYPE_CHECKING:
-    from dray.workspace import Submission, Workspace
+    from dray.workspace import Plan, Submission, Workspace
 
 
 class SubmitCommand(click.Command):
@@ -54,6 +54,7 @@ class SubmitCommand(click.Command):
     metavar="FILE|none",
     help="The file that says what to install, or `none`; default: the one in the code folder.",
 )
+@in_a_container
 @click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
 @click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and run; start nothing.")
@@ -87,12 +88,8 @@ def submit(
       dray submit -c gpu1 --timeout 4h --secret HF_TOKEN train.py
       dray submit -d -- make all
     """  # noqa: D301 # \b is click's mark for "keep these lines"
-    sources = secret_values.sources(secret_words)
-    if not dry_run and words:
-        from dray.workspace import ahead
-
-        ahead.start(fields["compute"], sources.keys())
     submission = _submission(ctx, words, fields)
+    sources = secret_values.sources(secret_words)
     with desk.workspace() as ws:
         if dry_run:
             return _show_plan(ws, submission, list(sources), voice, wants_json)
@@ -105,6 +102,7 @@ def submit(
 
 def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, Any]) -> Submission:
     from dray.workspace import Submission
+    from dray.workspace.containers import ContainerWish
 
     if not words or not words[0]:
         raise UsageError("nothing to run", hint="dray submit train.py, or dray submit -- make all")
@@ -120,7 +118,16 @@ def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, An
     what: dict[str, Any] = {"script": words[0], "args": words[1:]}
     if ctx.meta["dray.is_command"]:
         what = {"script": None, "command": words}
-    return Submission(**what, tags=tags, env=env, **fields)
+    container = ContainerWish(
+        **{name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
+    )
+    return Submission(**what, tags=tags, env=env, container=container, **fields)
+
+
+def _python_text(plan: Plan) -> str:
+    if plan.python:
+        return f"{plan.python} ({plan.python_from})"
+    return "the image's" if plan.container else "the machine's own"
 
 
 def _check_file(path: str) -> None:
@@ -148,13 +155,16 @@ def _show_plan(
     if wants_json:
         write_json({**plan.to_json(), "env": dict(submission.env), "secrets": secrets})
         return 0
+    from dray.workspace.containers import in_words
+
     git = plan.git or {}
     facts = [
         ("compute", plan.compute),
         ("experiment", plan.experiment),
         ("folder", plan.folder),
         ("command", shell_words(plan.command)),
-        ("python", f"{plan.python} ({plan.python_from})" if plan.python else "the machine's own"),
+        ("container", in_words(plan.container) if plan.container else None),
+        ("python", _python_text(plan)),
         ("environment", environment_text(plan.environment.to_json() if plan.environment else None)),
         ("variables", [f"{name}={value}" for name, value in submission.env.items()]),
         ("secrets", ", ".join(secrets)),

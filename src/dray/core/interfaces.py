@@ -100,5 +100,9 @@ class Target(Protocol):
     def setup(self) -> str | None:
         """What the user's login shell there runs before each run's environment is taken from it, such as `module load cuda`."""
 
+    @property
+    def container(self) -> Any:
+        """What its runs' containers are like when a submit says nothing (workspace.containers.ContainerWish); None: processes."""
+
     def near(self) -> dict[str, Any]:
         """What the client has at hand for this machine: docs/design.md, "The wire"."""

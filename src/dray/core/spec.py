@@ -70,6 +70,42 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """That a run is to be in a container of its machine's engine, and how."""
+
+    image: str | None = None
+    """By name or digest; None: one that fits."""
+    engine: str | None = None
+    """docker, podman, nerdctl, or a path; None: the first that the machine has."""
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    """(on the machine, in the container, whether it may only be read)."""
+    memory: int | None = None
+    """Bytes it may have."""
+    shm: int | None = None
+    """Bytes of shared memory; None: half of the machine's."""
+    user: str | None = None
+    """"image", "root", or what the engine takes; None: the user's own number."""
+    network: str | None = None
+    """One of the engine's; None: its default."""
+    ca: str | None = None
+    """"machine" or a path there: certificates that programs inside are to trust."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; what is not said is left out."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        data["mounts"] = [list(mount) for mount in self.mounts]
+        return {"v": 1, **{name: value for name, value in data.items() if value not in (None, [])}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Container:
+        """Read what `to_json` gave, by this version or another."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in data.items() if k in known}
+        values["mounts"] = tuple((str(a), str(b), bool(c)) for a, b, c in values.get("mounts") or ())
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
     """Everything that defines a run, fixed before anything leaves the client."""
 
@@ -102,6 +138,8 @@ class RunSpec:
     """Resolve the environment again, even if the machine has it."""
     prepare: bool = False
     """End as soon as the environment is ready; nothing is started."""
+    container: Container | None = None
+    """None: a process on the machine itself."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that may be seen (`-e`)."""
     secrets: tuple[str, ...] = ()
@@ -124,6 +162,7 @@ class RunSpec:
         """Plain data for the wire, run.json and the store."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data["environment"] = self.environment.to_json() if self.environment else None
+        data["container"] = self.container.to_json() if self.container else None
         for name, value in data.items():
             if isinstance(value, tuple):
                 data[name] = [list(v) if isinstance(v, tuple) else v for v in value]
@@ -141,6 +180,8 @@ class RunSpec:
         values["left_out"] = tuple((p, r) for p, r in values.get("left_out") or ())
         if values.get("environment"):
             values["environment"] = Environment.from_json(values["environment"])
+        if values.get("container"):
+            values["container"] = Container.from_json(values["container"])
         return cls(**values)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -24,6 +25,8 @@ class Story:
         self.signal: int | None = None
         self.errno: int | None = None
         self.oom = False
+        self.more: dict[str, Any] = {}
+        """What only a keeper knows: containers/keeper.py."""
         self._ooms = ooms
         self._clock = time.monotonic()
 
@@ -41,6 +44,16 @@ class Story:
         else:
             self.code = os.WEXITSTATUS(status)
 
+    def kept(self, told: dict[str, Any] | None) -> None:
+        """Its keeper has ended after it told this; None: it was killed before it could tell anything."""
+        self.code, self.signal, self.oom = None, None, False
+        if told is None:
+            self.signal, self.more = int(signal.SIGKILL), {"unkept": True}
+            return
+        self.code, self.signal = told.get("code"), told.get("signal")
+        self.oom = bool(told.get("oom"))
+        self.more = {k: told[k] for k in ("refused", "missing", "gone", "limit") if told.get(k)}
+
     @property
     def is_over(self) -> bool:
         """The step's process has ended, or never was."""
@@ -52,9 +65,10 @@ class Story:
             "code": self.code,
             "signal": self.signal,
             "oom": self.oom,
-            "started": self.started,
+            "started": None if "refused" in self.more or "missing" in self.more else self.started,
             "ended": self.ended,
             "duration_s": self.duration_s,
+            **self.more,
         }
 
 
@@ -86,6 +100,9 @@ def document(
 
 def by_exit(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """State and reason when nothing but the script itself decided."""
+    kept = by_keeper(seen)
+    if kept:
+        return kept
     if seen.get("signal"):
         name = signal_name(seen["signal"])
         if seen.get("oom"):
@@ -95,6 +112,29 @@ def by_exit(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if seen.get("code"):
         return "failed", reason("exit-code", "exit code %d" % seen["code"], code=seen["code"])
     return "completed", reason("done", "exit code 0")
+
+
+def by_keeper(seen: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """What is to be said of a container alone; None when it ended as any script does."""
+    if seen.get("missing"):
+        text = "`%s` was not found in the image" % seen["missing"]
+        return "failed", reason("cannot-start", text, errno=errno.ENOENT)
+    if seen.get("refused"):
+        return "failed", reason(
+            "container-failed", "the container could not be started: %s" % seen["refused"]
+        )
+    if seen.get("gone"):
+        text = "the container was removed, and nobody saw how the script ended"
+        return "lost", reason("vanished", text)
+    if seen.get("unkept"):
+        text = "dray's keeper of the container was killed, and the container with it"
+        return "failed", reason("guard-killed", text)
+    if seen.get("oom"):
+        limit = seen.get("limit")
+        more = "the container's limit is %d MB" % (limit // 1000000) if limit else "the machine has no more"
+        text = "out of memory: the kernel ended a process of the container (%s)" % more
+        return "failed", reason("out-of-memory", text, signal=seen.get("signal"))
+    return None
 
 
 def cancelled(asked: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,10 @@ _AUTHORITIES = (
 
 
 class BuildFailed(Exception):
-    """The environment could not be made; the text is for the user."""
+    """What the script needs could not be made; the text is for the user."""
+
+    kind = "environment-failed"
+    """The reason's."""
 
 
 class Stopped(Exception):
@@ -175,6 +178,11 @@ class Builder:
                 )
             raise BuildFailed("%s failed: %s" % (what, said))
         return seen
+
+
+def machine_authorities() -> Optional[str]:
+    """The file of the authorities that this machine trusts."""
+    return next((path for path in _AUTHORITIES if os.path.exists(path)), None)
 
 
 def build_variables(ours: Mapping[str, str]) -> Dict[str, str]:

@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 import traceback
 from typing import Any, Callable
@@ -35,6 +36,9 @@ class Guard:
         self.child = 0
         self.story = ends.Story()
         self.pump: _Pump | None = None
+        self.sweep: dict[str, Any] | None = None
+        """What the run has beside our process tree: docs/design.md, "Who lives and who dies"."""
+        self._keeper: _Keeper | None = None
         self._unread = b""
 
     def main(self) -> None:
@@ -47,7 +51,10 @@ class Guard:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
             waiting = [self.orders, wake_r] + ([self.pump.source] if self.pump else [])
+            waiting += [self._keeper.told] if self._keeper else []
             ready, _, _ = select.select(waiting, [], [])
+            if self._keeper and self._keeper.told in ready:
+                self._hear()
             if self.pump and self.pump.source in ready and not self.pump.move():
                 self.pump.close()
                 self.pump = None
@@ -77,6 +84,7 @@ class Guard:
     def _start(self, order: dict[str, Any]) -> None:
         """Start one step. What happens next is told by reports."""
         self.story = ends.Story(order["step"], processes.oom_kills())
+        self.sweep = order.get("sweep")
         try:
             number = self._fork(order)
         except OSError as trouble:  # no process, no pipe, no room for the log's name
@@ -93,24 +101,28 @@ class Guard:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         output = log
         if order["mask"]:
-            source, output = os.pipe()
+            source, output = _named_pipe(order["pipe"]) if order.get("pipe") else os.pipe()
             self.pump = _Pump(
                 source, log, Mask([m.encode("utf-8", "surrogateescape") for m in order["mask"]])
             )
         trouble_r, trouble_w = os.pipe()
+        told_r, told_w = os.pipe() if order.get("keeper") else (-1, -1)
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(order, output, trouble_w, parent)
+            self._become(order, output, trouble_w, parent, told_w)
         self.child = pid
         os.close(trouble_w)
+        if order.get("keeper"):
+            os.close(told_w)
+            self._keeper = _Keeper(told_r)
         os.close(output)
         number = os.read(trouble_r, 16)
         os.close(trouble_r)
         return int(number or 0)
 
-    def _become(self, order: dict[str, Any], output: int, trouble: int, parent: int) -> None:
-        """In the child: turn into the program. Writes the errno when that is impossible."""
+    def _become(self, order: dict[str, Any], output: int, trouble: int, parent: int, told: int) -> None:
+        """In the child: turn into the program, or into a keeper. Writes the errno when that is impossible."""
         try:
             os.setsid()
             processes.die_with_parent(self.prctl, parent)
@@ -125,6 +137,9 @@ class Guard:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.chdir(order["cwd"])
+            if order.get("keeper"):
+                os.close(trouble)
+                _keep(order["keeper"], told)
             _execute(order["argv"], order["env"], order.get("program"))
         except OSError as problem:
             os.write(trouble, str(problem.errno or errno.ENOEXEC).encode())
@@ -147,7 +162,19 @@ class Guard:
                 if self.pump:
                     self.pump.drain()
                 self.story.ended_with(status, processes.oom_kills())
+                if self._keeper:
+                    self._hear()
+                    self.story.kept(self._keeper.ended)
+                    self._keeper.close()
+                    self._keeper = None
                 self._report({"exit": self.story.exit(), "t": self.story.ended})
+
+    def _hear(self) -> None:
+        """Pass on what the keeper says; its last word is the report of the end."""
+        assert self._keeper
+        for words in self._keeper.hear():
+            if "up" in words:
+                self._report(words)
 
     def _report(self, words: dict[str, Any]) -> None:
         words["step"] = self.story.step
@@ -170,6 +197,10 @@ class Guard:
         if self.child and not self.story.is_over:
             processes.kill_all(lambda: processes.descendants(me))
         self._reap_all(me)
+        if self.sweep:
+            from .containers import strays
+
+            strays.end(self.sweep)
         self._drain()
         self.folder.release_reserve()
         number = self.folder.attempts()[-1]
@@ -185,6 +216,53 @@ class Guard:
                     continue
             except ChildProcessError:
                 return
+
+
+class _Keeper:
+    """The guard's end of what a keeper tells, line by line."""
+
+    def __init__(self, told: int) -> None:
+        self.told = told
+        self.ended: dict[str, Any] | None = None
+        self._unread = b""
+        os.set_blocking(told, False)
+
+    def hear(self) -> list[dict[str, Any]]:
+        """What is new; how the container ended is kept."""
+        while True:
+            try:
+                data = os.read(self.told, 65536)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._unread += data
+        *lines, self._unread = self._unread.split(b"\n")
+        heard: list[dict[str, Any]] = [json.loads(line.decode()) for line in lines]
+        for words in heard:
+            self.ended = words.get("exit", self.ended)
+        return heard
+
+    def close(self) -> None:
+        """No more of it."""
+        os.close(self.told)
+
+
+def _keep(order: dict[str, Any], told: int) -> None:
+    """Be the keeper of a container, in the child; does not return."""
+    from .containers import keeper
+
+    try:
+        keeper.keep(order, told)
+        os._exit(0)
+    finally:
+        traceback.print_exc(file=sys.stderr)
+        os._exit(70)
+
+
+def _named_pipe(path: str) -> tuple[int, int]:
+    """Both ends of a pipe that others find by its name. Its reading end is never at the end: the log is whole when all are dead."""
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
 
 class _Pump:

@@ -49,6 +49,10 @@ class Launcher:
 
 def launcher_for(order: Order, folder: RunFolder, number: int) -> Launcher:
     """The one that this run asks for."""
+    if order.spec.get("container"):
+        from .containers.launcher import ContainerLauncher
+
+        return ContainerLauncher(order, folder, number)
     return ProcessLauncher(order, folder, number)
 
 

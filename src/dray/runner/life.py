@@ -52,7 +52,7 @@ class Runner:
         except environment.Stopped:
             end = ends.document("canceled", ends.cancelled(self.steps.asked() or {}))
         except environment.BuildFailed as trouble:
-            end = ends.document("failed", ends.reason("environment-failed", str(trouble)))
+            end = ends.document("failed", ends.reason(trouble.kind, str(trouble)))
         except Exception as trouble:
             traceback.print_exc()
             end = self._at_fault(trouble)
@@ -124,7 +124,7 @@ class Runner:
 
     def _begun(self, report: dict[str, Any]) -> None:
         self.started = report["t"]
-        self.said.state("running", pid=report["started"])
+        self.said.state("running", pid=report.get("started") or report.get("pid"))
         limit = seconds(self.spec.get("timeout_s"))
         if limit:
             self.steps.limit(limit, seconds(self.spec.get("grace_s")))

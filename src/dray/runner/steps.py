@@ -44,29 +44,41 @@ class Steps:
         begun: Callable[[dict[str, Any]], None] = lambda report: None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Run one step to its end; cancel and time limit are seen to. {"cannot": errno}, or how it ended."""
+        """Run one step to its end; cancel and time limit are seen to. {"cannot": errno}, or how it ended.
+
+        What has a keeper is begun when the keeper says that it is up.
+        """
         first = self.begin(step)
         if "cannot" in first:
             return first
-        begun(first)
-        return self.see_end(meanwhile)
+        if not step.get("keeper"):
+            begun(first)
+        return self.see_end(meanwhile, begun)
 
     def begin(self, step: dict[str, Any]) -> dict[str, Any]:
         """Have the step started, and do something else meanwhile: {"cannot": errno}, or `see_end` it."""
         self._order(step)
         return self._report()
 
-    def see_end(self, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    def see_end(
+        self,
+        meanwhile: Callable[[], None] = lambda: None,
+        is_up: Callable[[dict[str, Any]], None] = lambda report: None,
+    ) -> dict[str, Any]:
         """Wait for the end of the step that was begun; cancel and time limit are seen to."""
-        while not self._has_report(_TICK_S):
+        while True:
+            if self._has_report(_TICK_S):
+                report = self._report()
+                if "exit" in report:
+                    seen: dict[str, Any] = report["exit"]
+                    return seen
+                is_up(report["up"])
+                continue
             self._wake_guard()
             meanwhile()
             grace = self._grace()
             if grace is not None:
-                self._end(grace)
-                break
-        seen: dict[str, Any] = self._report()["exit"]
-        return seen
+                return self._end(grace)
 
     def limit(self, seconds_from_now: float, grace_s: float) -> None:
         """End the step after that long."""
@@ -158,11 +170,17 @@ class Steps:
         """A script may have stopped its parent; then nobody would see it end."""
         processes.send([self.guard], signal.SIGCONT)
 
-    def _end(self, grace: float) -> None:
-        """SIGTERM to all, and SIGKILL to what is left after `grace` seconds, or fewer if somebody insists."""
+    def _end(self, grace: float) -> dict[str, Any]:
+        """SIGTERM to all, and SIGKILL to what is left after `grace` seconds, or fewer if somebody insists. How it ended."""
         processes.send(self._ours(), signal.SIGTERM)
         began = time.monotonic()
-        while not self._has_report(0.05):
+        while True:
+            if self._has_report(0.05):
+                report = self._report()
+                if "exit" in report:
+                    seen: dict[str, Any] = report["exit"]
+                    return seen
+                continue
             self._wake_guard()
             insisted = self._grace()
             if insisted is not None:

@@ -45,6 +45,10 @@ def _last_judgement(folder: RunFolder, number: int, facts: dict[str, Any]) -> di
     if not rebooted:
         logs = [os.path.join(folder.streams(number), name) for name in ("log.script", "log.environment")]
         processes.kill_all(lambda: processes.marked(folder.id) + processes.writers(logs))
+        if os.path.exists(os.path.join(folder.attempt(number), "container.json")):
+            from .containers import strays
+
+            strays.end_of(folder, number)
     if started is None and not folder.may_have_started(number):
         cause = "the machine was rebooted" if rebooted else "dray's processes were killed"
         text = cause + " before the script was started"

@@ -107,6 +107,13 @@ def _ended(value: Any) -> bool:
 
 
 _ENVIRONMENT = fields({"packages": several(text), "python": maybe(text), "source": text, "digest": text})
+_CONTAINER = fields(
+    {
+        **dict.fromkeys(("image", "engine", "user", "network", "ca"), maybe(text)),
+        **dict.fromkeys(("memory", "shm"), maybe(count)),
+        "mounts": several(row(text, text, flag)),
+    }
+)
 REASON = fields({"kind": _plain, "text": _plain})
 
 SPEC: Mapping[str, Check] = {"id": text, "experiment": text, "compute": text, "command": several(text)}
@@ -124,6 +131,7 @@ SPEC_MORE: Mapping[str, Check] = {
     "git": maybe(fields({"commit": maybe(text), "branch": maybe(text)})),
     "python": maybe(text),
     "environment": maybe(_ENVIRONMENT),
+    "container": maybe(_CONTAINER),
     "env": by_name(text),
     "secrets": several(text),
     "tags": by_name(text),

@@ -16,6 +16,7 @@ class LocalTarget:
     kind = "local"
     is_here = True
     setup: str | None = None
+    container: Any = None
 
     def __init__(self, home: Path) -> None:
         self.host = LocalHost()

@@ -86,6 +86,7 @@ class VmTarget:
 
     kind = "vm"
     is_here = False
+    container: Any = None
 
     def __init__(self, name: str, options: VmOptions, home: Path, answers: Answers | None = None) -> None:
         self.name = name

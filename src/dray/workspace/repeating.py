@@ -151,6 +151,8 @@ def _python(
     """(interpreter, where it was found): the first run's where it still is, else what a submit would choose."""
     if first.environment:
         return None, "environment"
+    if first.container:
+        return None, "image"
     is_same_machine = _is_same_machine(workspace, record, target)
     if is_same_machine and (first.python is None or os.access(first.python, os.X_OK) or not target.is_here):
         return first.python, first.id

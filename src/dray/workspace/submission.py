@@ -14,8 +14,11 @@ from dray.core.durations import parse_duration
 from dray.core.errors import UnknownName, UsageError, printable
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
-from dray.core.spec import Environment, RunSpec
+from dray.core.sizes import parse_size
+from dray.core.spec import Container, Environment, RunSpec
 from dray.runner.mask import SHORTEST
+from dray.workspace import containers
+from dray.workspace.containers import ContainerWish
 from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
 from dray.workspace.git import GitQuestion
 from dray.workspace.python import users_python
@@ -43,6 +46,8 @@ class Submission:
     """None: the nearest conda_dependencies.yml, if any; "none": none; else a file."""
     buffered: bool = False
     cwd: str | None = None
+    container: ContainerWish = field(default_factory=ContainerWish)
+    """What is said of a container. In Python its fields are fields of the submit: image, engine, mounts, memory ..."""
 
 
 def submission_of(script: str | None, args: Iterable[object], fields: Mapping[str, Any]) -> Submission:
@@ -50,9 +55,18 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
     fields = dict(fields)
     if "timeout" in fields:
         fields["timeout_s"] = fields.pop("timeout")
+    of_container = {name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
+    for name in ("memory", "shm"):
+        if isinstance(of_container.get(name), str):
+            of_container[name] = parse_size(of_container[name])
+    if isinstance(of_container.get("mounts"), str):
+        of_container["mounts"] = (of_container["mounts"],)
+    if of_container:
+        fields["container"] = containers.wish_of(of_container)
     unknown = set(fields) - set(Submission.__dataclass_fields__)
     if unknown:
         known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]
+        known += ContainerWish.__dataclass_fields__
         raise UnknownName("submit option", min(unknown), known)
     if isinstance(fields.get("command"), str):
         words = ["sh", "-c", fields["command"]]
@@ -82,6 +96,7 @@ class Plan:
     python: str | None
     python_from: str
     environment: Environment | None
+    container: Container | None
     experiment: str
     git: dict[str, Any] | None
     summary: str
@@ -98,6 +113,7 @@ class Plan:
             "python": self.python,
             "python_from": self.python_from,
             "environment": self.environment.to_json() if self.environment else None,
+            "container": self.container.to_json() if self.container else None,
             "experiment": self.experiment,
             "git": self.git,
             "summary": self.summary,
@@ -133,6 +149,7 @@ class Prepared:
             self.command = (inside or script.name, *wish.args)
             if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
                 raise BadScript(str(wish.script))
+        self.container = containers.of(wish.container, target.container)
         self.environment, self.python, self.python_from = self._python(script)
         check_words(wish)
 
@@ -147,6 +164,8 @@ class Prepared:
             file = Path(self.wish.cwd or os.getcwd()) / chosen
         if file is not None:
             return read_environment(file), None, "environment"
+        if self.container:
+            return None, None, "image"
         if not self.target.is_here:
             return None, None, "machine"
         needs_one = self.is_script and self.command[0].endswith(".py")
@@ -192,6 +211,7 @@ class Prepared:
             git=self.git.answer(),
             python=self.python,
             environment=self.environment,
+            container=self.container,
             env=dict(wish.env),
             secrets=tuple(wish.secrets),
             tags=dict(wish.tags),
@@ -209,6 +229,8 @@ def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
     command = shlex.join(spec.command)
     shown = command[:117] + "..." if len(command) > 120 else command
     lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
+    if spec.container:
+        lines.append(f"container: {containers.in_words(spec.container)}")
     if spec.environment:
         packages = len(spec.environment.packages)
         source = spec.environment.source
@@ -223,12 +245,13 @@ def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
 def me() -> str:
     """Who submits, from where: `ana@laptop`."""
     import getpass
+    import socket
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "somebody"
-    return f"{user}@{os.uname().nodename or 'here'}"
+    return f"{user}@{socket.gethostname() or 'here'}"
 
 
 def check_word(kind: str, text: str) -> None:

@@ -1,0 +1,364 @@
+"""A run in a container of this machine's engine: which engine, which image, what the container is given, how it is started and swept.
+
+The order of things is that of `ContainerLauncher.make_ready`. What a command line says is `words`', who looks after the container
+while it runs is `keeper`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Dict, List
+
+from .. import processes, results
+from ..environment import machine_authorities
+from ..files import dump, make_folder, remove_tree, write_once
+from ..folder import RunFolder
+from ..launch import Launcher, Order
+from ..machine import user_of
+from ..work import Work
+from . import DEFAULT_IMAGE, engines, images, strays, users, words
+from .engines import ContainerFailed, Engine, Facts
+from .images import Image, Images, Inside
+
+_CA_VARIABLES = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS",
+)  # fmt: skip
+
+
+class ContainerLauncher(Launcher):
+    """A process in a container."""
+
+    def __init__(self, order: Order, folder: RunFolder, number: int) -> None:
+        self.order = order
+        self.spec = order.spec
+        self.wish: Dict[str, Any] = self.spec.get("container") or {}
+        self.folder = folder
+        self.number = number
+        self.attempt = folder.attempt(number)
+        self.engine: Engine | None = None
+        self.facts = Facts()
+        self.image: Image | None = None
+        self.inside = Inside({})
+        self.container: words.Container | None = None
+        self.who = users.Who([], None, is_own=True)
+
+    # -- making ready
+
+    def make_ready(self, work: Work) -> None:
+        """Have an engine that is here, the image, and the container's command line."""
+        self.engine = engines.find(self.wish.get("engine"), work.environ)
+        name = str(self.wish.get("image") or DEFAULT_IMAGE)
+        found = self._meet(self.engine, name)
+        self._leave_a_trace()
+        strays.sweep(self.engine, work.machine)
+        pictures = Images(self.engine, work)
+        self.image = found or pictures.pull(name)
+        self.who = users.choose(
+            self.engine.kind, self.facts, os.getuid(), os.getgid(), os.getgroups(), self.wish.get("user")
+        )
+        self.inside = pictures.inside(self.image, [])
+        self.container = self._described(work)
+        work.tell(
+            "environment",
+            python=self.inside.python,
+            version=self.inside.version,
+            digest=None,
+            built_s=None,
+            container={
+                "engine": self.engine.kind,
+                "version": self.facts.version,
+                "image": self.image.name,
+                "id": self.image.id,
+                "digest": self.image.digest,
+                "name": self.container.name,
+                "line": self.container.line(),
+            },
+        )
+
+    def _meet(self, engine: Engine, name: str) -> Image | None:
+        """Ask the engine all there is to ask at once: is it here, what is it, has it the image."""
+        context = ["context", "inspect"] if engine.kind == "docker" else ["version"]
+        info, place, picture = engine.ask(
+            ["info", "--format", "{{json .}}"], context, ["image", "inspect", name]
+        )
+        endpoint = engine.environ.get("DOCKER_HOST") or engines.endpoint_of(place.json())[1]
+        why = engines.far_away(endpoint) if engine.kind == "docker" else None
+        if why:
+            raise ContainerFailed(
+                "engine-elsewhere",
+                "the docker engine of this machine is not on this machine: %s; `docker context use default`, "
+                "or attach that machine itself" % why,
+            )
+        said = info.json()
+        if not isinstance(said, dict) or said.get("ServerErrors"):
+            trouble = "; ".join(map(str, (said or {}).get("ServerErrors") or [])) or info.words
+            raise ContainerFailed("no-engine", engines.trouble_of(engine.kind, trouble))
+        engine.kind = engines.dialect_of(engine.kind, said)
+        self.facts = engines.read_facts(engine.kind, said)
+        if self.facts.name and engine.kind == "docker" and self.facts.name != os.uname().nodename:
+            raise ContainerFailed(
+                "engine-elsewhere",
+                "the docker engine that answers here is on `%s`, and this run's files are on `%s`: "
+                "a container there could not see them" % (self.facts.name, os.uname().nodename),
+            )
+        return images.image_of(name, picture.code, picture.out, picture.err)
+
+    def _leave_a_trace(self) -> None:
+        """Who finds the run without its people knows from this how to end its container."""
+        assert self.engine
+        write_once(
+            os.path.join(self.attempt, "container.json"), dump(strays.trace(self.engine, self.folder.id))
+        )
+
+    def _described(self, work: Work) -> words.Container:
+        """The container, but for what is known only when it starts."""
+        assert self.engine
+        assert self.image
+        one = words.Container(self.engine.kind, self.folder.id, self.image.id)
+        if self.image.digest != self.image.id:
+            one.image = self.image.digest
+        one.labels = strays.labels(work.machine, self.folder.id)
+        one.init = self.facts.has_init
+        one.selinux = self.facts.has_selinux
+        one.who = self.who.words
+        one.entrypoint = self.image.entrypoint
+        one.command = self._command()
+        one.memory = self.wish.get("memory")
+        one.shm = self.wish.get("shm") or _half(self.facts.memory)
+        one.network = self.wish.get("network")
+        one.mounts = self._mounts(work.environ)
+        one.env = self._env()
+        self._ca(one, work.environ)
+        self._secrets(one)
+        return one
+
+    def _command(self) -> List[str]:
+        """The run's words, behind the image's entrypoint."""
+        command = [str(word) for word in self.spec["command"]]
+        if not self.spec.get("script", True):
+            return command
+        script, *rest = command
+        named = "./" + script if script.startswith("-") else script
+        if script.endswith(".py"):
+            entry = self.image.entrypoint if self.image else []
+            if entry and images.is_python(entry[-1]):
+                return [named, *rest]  # the image is a Python already
+            if self.inside.has_shell and not self.inside.python:
+                raise ContainerFailed("image-failed", "there is no Python in the image `%s`" % self._name())
+            return [self.inside.python or "python3", named, *rest]
+        if script.endswith(".sh"):
+            return ["sh", named, *rest]
+        return [words.CODE + "/" + script, *rest]
+
+    def _name(self) -> str:
+        return self.image.name if self.image else ""
+
+    def _mounts(self, environ: Dict[str, str]) -> List[words.Mount]:
+        streams = self.folder.streams(self.number)
+        mounts = [(self.folder.code, words.CODE, False), (streams, words.STREAMS, False)]
+        mounts.append((self._travel(), words.TRAVEL, True))
+        if self.who.is_own and self.who.uid:
+            mounts += self._account()
+        elif not self.who.is_own:
+            self._open_for_others(streams)
+        for said, there, read_only in self.wish.get("mounts") or []:
+            here = _at_home(said, environ)
+            if not os.path.exists(here):
+                text = "`--mount %s`: there is no such file or folder on the machine" % said
+                raise ContainerFailed("container-failed", text)
+            mounts.append((os.path.realpath(here), there, bool(read_only)))
+        return mounts
+
+    def _account(self) -> List[words.Mount]:
+        """An entry in the list of users, and a home that is theirs."""
+        uid, gid = os.getuid(), os.getgid()
+        name = user_of(uid)[0] or "user"
+        home = os.path.join(self.attempt, "home")
+        make_folder(home)
+        mounts: List[words.Mount] = [(home, words.HOME, False)]
+        for file, text in (
+            ("passwd", users.passwd(self.inside.passwd, name, uid, gid, words.HOME)),
+            ("group", users.group(self.inside.group, name, gid)),
+        ):
+            path = os.path.join(self.attempt, file)
+            write_once(path, text.encode("utf-8", "surrogateescape"))
+            os.chmod(path, 0o644)
+            mounts.append((path, "/etc/" + file, True))
+        return mounts
+
+    def _travel(self) -> str:
+        """The tracking module; as a copy where its reader is somebody else, who may not read ours."""
+        if self.who.is_own:
+            return self.order.travel
+        import shutil
+
+        place = os.path.join(self.attempt, "travel")
+        shutil.copytree(self.order.travel, place)
+        for folder, _, files in os.walk(place):
+            os.chmod(folder, 0o755)
+            for file in files:
+                os.chmod(os.path.join(folder, file), 0o644)
+        return place
+
+    def _open_for_others(self, streams: str) -> None:
+        """The container is not the user's: what it writes into has to be open. Nobody else of the machine gets past the run's folder."""
+        make_folder(os.path.join(self.folder.code, results.OUTPUTS))
+        for folder in (self.folder.code, os.path.join(self.folder.code, results.OUTPUTS), streams):
+            os.chmod(folder, 0o777)
+        for folder, folders, files in os.walk(self.folder.code):
+            for name in (*folders, *files):
+                path = os.path.join(folder, name)
+                mode = os.lstat(path).st_mode
+                if not stat.S_ISLNK(mode):
+                    os.chmod(
+                        path, stat.S_IMODE(mode) | (0o777 if stat.S_ISDIR(mode) or mode & 0o100 else 0o666)
+                    )
+
+    def _env(self) -> Dict[str, str]:
+        """What the script finds beside the image's own variables."""
+        assert self.image
+        env: Dict[str, str] = {}
+        if self.who.is_own and self.who.uid:
+            name = user_of(self.who.uid)[0] or "user"
+            env.update({"HOME": words.HOME, "USER": name, "LOGNAME": name})
+        elif self.who.uid == 0:
+            env.update({"HOME": "/root", "USER": "root", "LOGNAME": "root"})
+        env.update(self.spec.get("env") or {})
+        if not self.spec.get("buffered"):
+            env.setdefault("PYTHONUNBUFFERED", "1")
+        theirs = env.get("PYTHONPATH") or self.image.env.get("PYTHONPATH")
+        env["PYTHONPATH"] = theirs + ":" + words.TRAVEL if theirs else words.TRAVEL
+        env[processes.MARK] = self.spec["id"]
+        env["DRAY_ATTEMPT"] = str(self.number)
+        env["DRAY_STREAMS"] = words.STREAMS
+        env["DRAY_OUTPUTS"] = words.CODE + "/" + results.OUTPUTS
+        env["DRAY_EXPERIMENT"] = str(self.spec.get("experiment") or "")
+        if self.order.secrets:
+            env["DRAY_SECRETS"] = ",".join(self.order.secrets)
+        return env
+
+    def _ca(self, one: words.Container, environ: Dict[str, str]) -> None:
+        """The certificates that the user trusts, for all programs that ask for a file of them."""
+        wanted = self.wish.get("ca")
+        if not wanted:
+            return
+        path = machine_authorities() if wanted == "machine" else _at_home(wanted, environ)
+        if not path or not os.path.isfile(path):
+            raise ContainerFailed(
+                "container-failed", "there is no bundle of certificates on the machine: %s" % wanted
+            )
+        one.mounts.append((os.path.realpath(path), words.CA, True))
+        for name in _CA_VARIABLES:
+            one.env.setdefault(name, words.CA)
+
+    def _secrets(self, one: words.Container) -> None:
+        """By the pipe to the shell where there is one and it can name them, else through the engine's own environment."""
+        for name in self.order.secrets:
+            one.env.pop(name, None)
+            if not self.inside.has_shell or not words.can_export(name):
+                if name in ("PATH", "HOME") or name.startswith(("DOCKER_", "CONTAINER_", "XDG_")):
+                    raise ContainerFailed(
+                        "container-failed", "the secret `%s` cannot be handed to a container" % name
+                    )
+                one.named.append(name)
+
+    # -- starting
+
+    def step(self, machines: Dict[str, str]) -> Dict[str, Any]:
+        """The order to the guard: a keeper rather than a program."""
+        assert self.engine
+        assert self.container
+        one, bare = self.container, not self.inside.has_shell
+        secrets = {} if bare else {n: v for n, v in self.order.secrets.items() if n not in one.named}
+        log = os.path.join(self.folder.streams(self.number), "log.script")
+        mask = [form.decode("utf-8", "surrogateescape") for form in self.order.hidden()]
+        step: Dict[str, Any] = {
+            "step": "script",
+            "argv": [self.engine.program],
+            "env": {},
+            "cwd": "/",
+            "log": log,
+            "mask": mask,
+            "sweep": strays.trace(self.engine, self.folder.id),
+        }
+        if not bare:
+            path = self._log(one, log, bool(mask))
+            if mask:
+                step["pipe"] = path
+        keeper: Dict[str, Any] = {
+            "engine": self.engine.program,
+            "name": one.name,
+            "env": self.engine.environ,
+            "named": {name: self.order.secrets[name] for name in one.named},
+            "bare": bare,
+            "limit": one.memory,
+        }
+        if secrets:
+            keeper["pipe"] = self._pipe("secrets")
+            keeper["secrets"] = words.exports(secrets).decode("utf-8", "surrogateescape")
+            one.hidden_mounts.append((keeper["pipe"], words.SECRETS, False))
+        keeper["start"] = one.start(not bare)
+        step["keeper"] = keeper
+        return step
+
+    def _log(self, one: words.Container, log: str, is_masked: bool) -> str:
+        """Where the script writes: the log itself, or the guard's pipe."""
+        path = self._pipe("output") if is_masked else log
+        if not is_masked:
+            os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+            if not self.who.is_own:
+                os.chmod(log, 0o666)
+        one.hidden_mounts.append((path, words.LOG, False))
+        return path
+
+    def _pipe(self, name: str) -> str:
+        path = os.path.join(self.attempt, name + ".pipe")
+        os.mkfifo(path, 0o600)
+        if not self.who.is_own:
+            os.chmod(path, 0o666)
+        return path
+
+    # -- the end
+
+    def sweep(self) -> None:
+        """Nothing of the run is left with the engine; nothing of the container's is left in the run's folder but its results."""
+        if self.engine is None:
+            return
+        if self.container is not None:
+            strays.end(strays.trace(self.engine, self.folder.id))
+            self._give_back()
+        for name in ("home", "travel", "passwd", "group", "output.pipe", "secrets.pipe"):
+            try:
+                remove_tree(os.path.join(self.attempt, name))
+            except OSError:
+                continue  # what cannot be removed now goes with the run
+
+    def _give_back(self) -> None:
+        """What a container of somebody else has written becomes the user's."""
+        assert self.engine
+        if self.who.is_own or self.image is None or os.getuid() == 0:
+            return
+        run = ["run", "--rm", "--network", "none", *_root(self.facts), "--entrypoint", "chown"]
+        mounts = [
+            (self.folder.code, words.CODE, False),
+            (self.folder.streams(self.number), words.STREAMS, False),
+        ]
+        for mount in mounts:
+            run += ["--mount", words.mount_word(mount)]
+        owner = "0:0" if self.facts.is_rootless else "%d:%d" % (os.getuid(), os.getgid())
+        self.engine.ask([*run, self.image.id, "-hR", owner, words.CODE, words.STREAMS])
+
+
+def _at_home(path: str, environ: Dict[str, str]) -> str:
+    """`~/x` is in the user's home on this machine."""
+    return environ.get("HOME", "") + path[1:] if path.startswith("~/") else path
+
+
+def _root(facts: Facts) -> List[str]:
+    return ["--userns", "host", "--user", "0:0"] if facts.is_remapped else ["--user", "0:0"]
+
+
+def _half(memory: int) -> int | None:
+    """Data loaders share memory; the engine's own 64 MB ends them. It is taken only as it is used."""
+    return memory // 2 // (1 << 20) * (1 << 20) or None

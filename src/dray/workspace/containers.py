@@ -1,0 +1,141 @@
+"""What a submit says about a container: `--image` and what goes with it, checked before anything is sent.
+
+`of` puts together what was said now and what the compute says; a run without either is a plain process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dray.core.durations import show_bytes
+from dray.core.errors import UsageError, printable
+from dray.core.spec import Container
+from dray.runner.containers import DEFAULT_IMAGE
+from dray.runner.containers.users import is_valid
+
+_ENGINE = re.compile(r"[a-z][a-z0-9-]*|/\S+")
+_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,400}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerWish:
+    """The words of one submit, or of one compute."""
+
+    image: str | None = None
+    engine: str | None = None
+    mounts: tuple[str, ...] = ()
+    memory: int | None = None
+    shm: int | None = None
+    user: str | None = None
+    network: str | None = None
+    ca: str | None = None
+
+    def __bool__(self) -> bool:
+        return self != ContainerWish()
+
+
+def of(said: ContainerWish, default: ContainerWish | None) -> Container | None:
+    """The container of a run; None: none. `default` is that of a compute whose runs are in containers, else None."""
+    if said.image == "none":
+        refuse_settings(ContainerWish(**{**_fields(said), "image": None}))
+        return None
+    if default is None and said.image is None:
+        refuse_settings(said)
+        return None
+    base = default or ContainerWish()
+    merged = {name: value or getattr(base, name) for name, value in _fields(said).items()}
+    merged["mounts"] = (*base.mounts, *said.mounts)
+    return checked(ContainerWish(**merged))
+
+
+def _fields(wish: ContainerWish) -> dict[str, Any]:
+    return {name: getattr(wish, name) for name in ContainerWish.__dataclass_fields__}
+
+
+def refuse_settings(said: ContainerWish) -> None:
+    """What is about a container says nothing without one."""
+    given = [name for name, value in _fields(said).items() if value]
+    if given:
+        flag = {"mounts": "mount", "shm": "shm-size", "ca": "ca-bundle"}.get(given[0], given[0])
+        raise UsageError(
+            f"`--{flag}` is about a container, and this run has none",
+            why="a run is in a container when an image is named, or on a compute that was attached so",
+            hint="--image python:3.12-slim",
+        )
+
+
+def checked(wish: ContainerWish) -> Container:
+    """The container that is meant. Raises UsageError for what no engine could take."""
+    if wish.image is not None and not _IMAGE.fullmatch(wish.image):
+        raise UsageError(
+            f"`{printable(wish.image[:80])}` cannot name an image", hint="--image python:3.12-slim"
+        )
+    if wish.engine is not None and not _ENGINE.fullmatch(wish.engine):
+        raise UsageError(
+            f"`{printable(wish.engine[:80])}` cannot name an engine",
+            why="it is docker, podman, nerdctl, or an absolute path",
+        )
+    if wish.user is not None and not is_valid(wish.user):
+        raise UsageError(
+            f"`{printable(wish.user[:80])}` cannot be a container's user",
+            why="it is `image`, `root`, NAME[:GROUP] or UID[:GID]",
+        )
+    if wish.memory is not None and wish.memory < 6 << 20:
+        raise UsageError("a container needs at least 6 MiB of memory", hint="--memory 8GB")
+    for text in (wish.network, wish.ca):
+        if text is not None and (not text.strip() or text.startswith("-") or not text.isprintable()):
+            raise UsageError(f"`{printable(text[:80])}` is no name")
+    if wish.ca is not None and wish.ca != "machine" and not wish.ca.startswith(("/", "~/")):
+        raise UsageError(
+            f"`{printable(wish.ca)}` is no file of the machine",
+            why="it is `machine` for the machine's own certificates, or an absolute path there",
+        )
+    return Container(
+        image=wish.image,
+        engine=wish.engine,
+        mounts=tuple(read_mounts(wish.mounts)),
+        memory=wish.memory,
+        shm=wish.shm,
+        user=wish.user,
+        network=wish.network,
+        ca=wish.ca,
+    )
+
+
+def read_mounts(words: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
+    """`/data`, `/data:/in/there`, `~/sets:/sets:ro` -> (here, there, read-only)."""
+    for word in words:
+        parts = word.split(":")
+        mode = parts.pop() if len(parts) > 1 and parts[-1] in ("ro", "rw") else "rw"
+        here, there = (parts[0], parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
+        if len(parts) > 2 or not here.startswith(("/", "~/")) or not there.startswith("/") or "\0" in word:
+            raise UsageError(
+                f"`--mount {printable(word[:120])}` is not understood",
+                why="it is /ON/THE/MACHINE[:/IN/THE/CONTAINER][:ro], both absolute; ~/ is your home on the machine",
+                hint="--mount /data/imagenet:/data:ro",
+            )
+        if there == "/" or there.rstrip("/") == "/dray" or there.startswith("/dray/"):
+            raise UsageError(f"`{printable(there)}` is taken in a container: below /dray lies the run itself")
+        yield here, there.rstrip("/"), mode == "ro"
+
+
+def in_words(container: Container) -> str:
+    """One line for people."""
+    pieces = [container.image or f"{DEFAULT_IMAGE} (none was named)"]
+    if container.engine:
+        pieces.append(f"by {container.engine}")
+    if container.memory:
+        pieces.append(f"{show_bytes(container.memory)} of memory")
+    pieces += [f"{here} as {there}{', read-only' * ro}" for here, there, ro in container.mounts]
+    return ", ".join(pieces)
+
+
+def wish_of(options: Mapping[str, Any]) -> ContainerWish:
+    """From the words of a command line or of a compute's file."""
+    known = {k: v for k, v in options.items() if k in ContainerWish.__dataclass_fields__ and v is not None}
+    if "mounts" in known:
+        known["mounts"] = tuple(known["mounts"])
+    return ContainerWish(**known)
