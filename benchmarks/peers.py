@@ -1,7 +1,7 @@
 """Makes the virtual environment that holds the tools dray is measured beside.
 
-`./dev bench --peers` calls `make()`. The folder (default `.venv-peers/` in the checkout, which ignores itself in git)
-is kept; benches find its Python in the environment variable DRAY_BENCH_PEERS. Without it they measure dray alone.
+`./dev bench --peers` calls `make()`. The folder (`dray-bench/peers` in the user's cache folder) is kept, and serves all
+checkouts; benches find its Python in the environment variable DRAY_BENCH_PEERS. Without it they measure dray alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / ".venv-peers"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dray-bench")
+FOLDER = CACHE / "peers"
 VARIABLE = "DRAY_BENCH_PEERS"
 PACKAGES = ("mlflow", "ray[default]", "submitit")
 
@@ -26,13 +27,12 @@ def make(folder: Path = FOLDER) -> Path:
     if finished.exists() and finished.read_text() == wanted:
         return python
     print(
-        f"making {folder.name}/ with {', '.join(PACKAGES)}: some minutes, once ...",
+        f"making {folder} with {', '.join(PACKAGES)}: some minutes, once ...",
         file=sys.stderr,
         flush=True,
     )
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    (folder / ".gitignore").write_text("*\n")
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv:
         install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]

@@ -12,7 +12,6 @@ from dray.cli import endings, summary
 from dray.cli.documents import write_json
 from dray.cli.progress import Activity
 from dray.cli.spout import Spout
-from dray.cli.trouble import say_error
 from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.states import RunState
@@ -56,6 +55,8 @@ def watch(run: Run, voice: Voice, spout: Spout) -> int:
     except DrayError as error:
         if run.ended or isinstance(error, UsageError):
             raise
+        from dray.cli.trouble import say_error
+
         # Whatever kept us from seeing more, the run itself is not touched by it.
         spout.settle()
         say_error(error)

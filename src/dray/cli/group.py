@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 
 import click
 from click.exceptions import Exit
@@ -54,6 +53,8 @@ class Section(click.Group):
 
 def unknown_command(word: str, *rest: str) -> UsageError:
     """The error for a verb that is not there, with the command that was meant."""
+    import shlex
+
     what = f"there is no command `{printable(word)}`"
     if word.endswith((".py", ".sh")) or (os.sep in word and os.path.isfile(word)):
         near, rest = "submit", (word, *rest)

@@ -13,7 +13,6 @@ from dray.cli.documents import write_json
 from dray.cli.endings import FAILED, NOT_STARTED
 from dray.cli.options import Duration, Pair
 from dray.cli.progress import Activity
-from dray.cli.trouble import of_the_world
 from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError
 
@@ -102,6 +101,8 @@ def _start(begin: Callable[[Callable[[Event], None]], Run], voice: Voice) -> Run
         except DrayError as error:
             raise _not_started(error) from error.__cause__
         except OSError as error:
+            from dray.cli.trouble import of_the_world
+
             known = of_the_world(error)
             if known is None:
                 raise

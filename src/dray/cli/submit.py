@@ -88,8 +88,12 @@ def submit(
       dray submit -c gpu1 --timeout 4h --secret HF_TOKEN train.py
       dray submit -d -- make all
     """  # noqa: D301 # \b is click's mark for "keep these lines"
-    submission = _submission(ctx, words, fields)
     sources = secret_values.sources(secret_words)
+    if not dry_run and words:
+        from dray.workspace import ahead
+
+        ahead.start(fields["compute"], sources.keys())
+    submission = _submission(ctx, words, fields)
     with desk.workspace() as ws:
         if dry_run:
             return _show_plan(ws, submission, list(sources), voice, wants_json)

@@ -10,9 +10,7 @@ import errno
 import os
 import shlex
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
 
 import click
@@ -42,6 +40,8 @@ _WORLD = {
 def explain(error: Exception, *, debug: bool) -> int:
     """Tell the user of `error` on stderr; the exit code."""
     if debug:
+        import traceback
+
         sys.stderr.write("".join(traceback.format_exception(error)))
     if isinstance(error, click.ClickException):
         error = _from_click(error)
@@ -115,6 +115,9 @@ def _from_click(error: click.ClickException) -> DrayError:
 
 def _bug(error: Exception) -> DrayError:
     """An error that should not be: kept in a file, told in a sentence."""
+    import tempfile
+    import traceback
+
     text = f"dray {dray.__version__}, Python {sys.version}\n{sys.argv[1:2]}\n" + "".join(
         traceback.format_exception(error)
     )
@@ -131,6 +134,8 @@ def _bug(error: Exception) -> DrayError:
 
 def _cache() -> Path:
     """Where dray keeps what may be deleted; found without the workspace, which may be what is broken."""
+    import tempfile
+
     folder = home()
     # Who has no home must not get a folder that is called `~`.
     return Path(tempfile.gettempdir() if folder.startswith("~") else os.path.join(folder, "cache"))

@@ -6,9 +6,8 @@ import atexit
 import os
 import select
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dray.core.errors import DrayError
@@ -37,6 +36,15 @@ def _widen(pipe: int) -> None:
         return
 
 
+def _nameless_file() -> IO[bytes]:
+    """A file that is gone when it is closed; in memory where that can be, which needs no `tempfile` either (3 ms of every start)."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("dray"), "w+b", buffering=0)
+    import tempfile
+
+    return tempfile.TemporaryFile(buffering=0)
+
+
 class ProcessChannel:
     """The stdin and stdout of a child process."""
 
@@ -50,7 +58,7 @@ class ProcessChannel:
         group: str | int | None = None,
     ) -> None:
         # stderr to a file: a pipe nobody reads would fill, and stop the other side.
-        self._said = tempfile.TemporaryFile()
+        self._said = _nameless_file()
         self._process = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE,

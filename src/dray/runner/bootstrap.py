@@ -28,12 +28,23 @@ def _frame():
     return _exactly(head), _exactly(body)
 
 
+def _first():
+    """The client's first request: read when it is needed, for what is done before is done while the client is still busy."""
+    if not _come:
+        _come.append(_frame())
+    return _come[0]
+
+
+_come = []
+
+
 def _unpack(root, here):
     import hashlib
     import io
     import struct
     import zipfile
 
+    _first()
     question = b'{"need":"runner"}'
     os.write(1, struct.pack("!II", len(question), 0) + question)
     archive = zipfile.ZipFile(io.BytesIO(_frame()[1]))
@@ -90,7 +101,6 @@ def _main():
         _say("too-old %s %s" % (sys.version.split()[0], sys.executable))
         sys.exit(1)
     _say("ready")
-    first = _frame()
     root = ROOT  # noqa: F821
     if not root:
         data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
@@ -105,7 +115,8 @@ def _main():
 
     from dray_runner import serve
 
-    serve.main(root, here, (json.loads(first[0].decode()), first[1]))
+    head, body = _first()
+    serve.main(root, here, (json.loads(head.decode()), body))
 
 
 _main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import visit
+from . import logout, visit
 from .files import remove_tree
 from .folder import RUN_ID, RunFolder
 from .machine import Machine
@@ -19,6 +19,7 @@ def alive(machine: Machine) -> list[str]:
 
 def purge(machine: Machine) -> list[str]:
     """Remove all that dray has put here; what stays, because it is another machine's or nobody's we know."""
+    logout.undo(machine)
     remove_tree(machine.folder)
     # Under one network home there may be folders of other machines: they share the runner and the id with us.
     others = [name for name in sorted(os.listdir(machine.root)) if name not in ("id", "runner")]

@@ -50,6 +50,8 @@ class Server:
         self.out = out
         self.following: dict[str, _Following] = {}
         self.ended = False
+        self._lives: list[int] = []
+        """A pipe of each run that was started here: it ends with the run, which is then told at once."""
         self._pause = _QUICK_S
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
@@ -65,12 +67,17 @@ class Server:
         self._answer(*first)
         while not self.ended:
             patience = self._pause if self.following else None
-            if select.select([source], [], [], patience)[0]:
+            ready = select.select([source, *self._lives], [], [], patience)[0]
+            if source in ready:
                 frame = self.receive()
                 if frame is None:
                     return
                 self._answer(*frame)
                 self._pause = _QUICK_S
+            for life in self._lives[:]:
+                if life in ready:
+                    os.close(life)
+                    self._lives.remove(life)
             moved = [self._advance(key) for key in list(self.following)]
             # Awake while there is something to see, drowsy when there is not: at most 50 ms late.
             self._pause = _QUICK_S if any(moved) else min(_SLOW_S, self._pause * 1.2)
@@ -119,7 +126,8 @@ class Server:
             if lacks and not self._take_blobs(lacks):
                 self.ended = True  # the client is gone in the middle: nothing was claimed
                 return
-            answer = start_runner(self.machine, order, manifest, held)
+            answer, life = start_runner(self.machine, order, manifest, held)
+            self._lives.append(life)
         finally:
             gate.leave(held)
         if answer.get("claimed"):
@@ -344,6 +352,7 @@ class Server:
         self.send({"done": True})
 
     def _op_probe(self, header: dict[str, Any]) -> None:
+        from . import logout
         from .environment import find_program
 
         path = os.environ.get("PATH", os.defpath)
@@ -354,6 +363,7 @@ class Server:
             name: find_program([name], path)
             for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
         }
+        facts["logout"] = logout.look(self.machine, may_linger=bool(header.get("attach")))
         self.send({"machine": facts})
 
 

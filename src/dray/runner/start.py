@@ -17,8 +17,8 @@ from .machine import Machine
 
 def start_runner(
     machine: Machine, order: Order, manifest: dict[str, Any], held: int | None = None
-) -> dict[str, Any]:
-    """Fork the runner; returns its verdict on the claim as the frame to answer with.
+) -> tuple[dict[str, Any], int]:
+    """Fork the runner; returns its verdict on the claim as the frame to answer with, and a pipe that ends when runner and guard have.
 
     It keeps the gate that is `held` until its claim names what it uses, whatever becomes of us meanwhile.
     """
@@ -39,16 +39,19 @@ def start_runner(
     os.close(verdict_w)
     os.waitpid(child, 0)
     words = b""
-    while True:
+    while not words.endswith(b"\n"):
         piece = os.read(verdict_r, 65536)
         if not piece:
             break
         words += piece
-    os.close(verdict_r)
     if not words:
-        return {"refused": "runner-died", "text": "the runner died while it claimed the run"}
+        return {"refused": "runner-died", "text": "the runner died while it claimed the run"}, verdict_r
     answer: dict[str, Any] = json.loads(words.decode())
-    return answer
+    return answer, verdict_r
+
+
+def _tell(verdict: int, words: dict[str, Any]) -> None:
+    os.write(verdict, json.dumps(words).encode() + b"\n")
 
 
 def _detach() -> None:
@@ -78,11 +81,11 @@ def _be_runner(
             answer = {"claimed": True}
         else:
             answer = {"refused": "taken", "text": "there is another run of that id on the machine"}
-        os.write(verdict, json.dumps(answer).encode())
+        _tell(verdict, answer)
         os._exit(0)
     except OSError as trouble:
         text = "the run folder cannot be made: %s" % trouble.strerror
-        os.write(verdict, json.dumps({"refused": "no-folder", "text": text}).encode())
+        _tell(verdict, {"refused": "no-folder", "text": text})
         os._exit(0)
     log = os.open(
         os.path.join(folder.attempt(1), "runner.log"),
@@ -90,8 +93,8 @@ def _be_runner(
         0o600,
     )
     os.dup2(log, 2)
-    os.write(verdict, json.dumps(answer).encode())
-    os.close(verdict)
+    _tell(verdict, answer)  # it stays open: its end is ours
+    warning = _left_session(machine, folder.id)
     try:
         runner = Runner(machine, folder, order, manifest, umask)
     except OSError as trouble:  # no process for the guard, no room for the first word
@@ -99,5 +102,17 @@ def _be_runner(
         folder.release_reserve()
         folder.write_end(1, ends.document("failed", ends.reason("staging-failed", in_words(trouble))))
     else:
+        if warning:
+            runner.said.say("note", text=warning)
         runner.live()
     os._exit(0)
+
+
+def _left_session(machine: Machine, run_id: str) -> str | None:
+    from . import logout
+
+    try:
+        return logout.leave(machine, run_id)
+    except Exception:  # the run comes first
+        traceback.print_exc()
+        return None

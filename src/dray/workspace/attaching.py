@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dray.targets import VmOptions, VmTarget
     from dray.workspace.facade import Workspace
 
+_LINGERING = "for runs to outlive your logins, an administrator has to type there: loginctl enable-linger"
 ACCEPT_NEW = "DRAY_ACCEPT_NEW"
 
 
@@ -232,7 +233,7 @@ class _Reaching:
 
         target = self._target
         with Connection(target.host, target.root, target.python) as connection:
-            machine: dict[str, Any] = connection.call({"op": "probe"})["machine"]
+            machine: dict[str, Any] = connection.call({"op": "probe", "attach": True})["machine"]
             return machine
 
     def _answer(self, question: Question) -> str | None:
@@ -285,11 +286,21 @@ def _reach(
 ) -> Attached:
     reaching = _Reaching(workspace, compute, login)
     compute, machine = reaching.reach(compute)
-    found = Attached(compute, machine, was_there, notes=reaching.keep())
+    found = Attached(compute, machine, was_there, notes=[*reaching.keep(), *_about_logout(machine)])
     found.same_as = [one.name for one in _same_machine(workspace, compute) if one.name != compute.name]
     if write:
         workspace.computes.put(compute)
     return found
+
+
+def _about_logout(machine: Mapping[str, Any]) -> list[str]:
+    """What to say where a login manager ends a user's processes."""
+    logout = machine.get("logout")
+    if not logout:
+        return []
+    if logout.get("lingers"):
+        return ["it ends your processes at logout, but not those of dray: lingering is on for you"]
+    return [f"it ends your processes at logout; {_LINGERING} {printable(str(machine['user']))}"]
 
 
 def _same_machine(workspace: Workspace, compute: Compute) -> list[Compute]:

@@ -68,6 +68,11 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
         )
     else:
         found.append(Finding("ok", f"disk of {name}", f"{show_bytes(free)} free"))
+    if machine.get("logout") and not machine["logout"].get("lingers"):
+        found.append(
+            Finding("warn", f"logout on {name}", "it ends your processes, runs too, when your last login ends",
+                    f"on it, as an administrator: loginctl enable-linger {machine['user']}")
+        )  # fmt: skip
     uv = machine["programs"].get("uv") or workspace.target(name).near().get("uv")
     if uv:
         found.append(Finding("ok", f"uv for {name}", str(uv)))

@@ -15,6 +15,7 @@ from dray.core.spec import RunSpec
 from dray.hosts import Answers, Connection, nobody
 from dray.store import HistoryDamaged, RunExists, Store
 from dray.targets import LocalTarget
+from dray.workspace import ahead
 from dray.workspace.computes import Compute, Computes
 from dray.workspace.events import Event, Progress, Said
 from dray.workspace.handing_over import hand_over
@@ -201,7 +202,10 @@ class Workspace:
         prepared = Prepared(submission, target)
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
         # The machine's runner starts while the folder is read.
-        connection = Connection(target.host, target.root, target.python, without=submission.secrets.keys())
+        hidden = submission.secrets.keys()
+        connection = ahead.take(target, hidden) or Connection(
+            target.host, target.root, target.python, without=hidden
+        )
         # What the snapshot finds among the blobs is not cleared away before the run is where it names them.
         inside = gate.enter(str(self.home))
         try:

@@ -10,14 +10,12 @@ from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
 from dray.hosts import Connection
 from dray.store import RunRecord, Series, Store, StoreError
-from dray.workspace import logged
 from dray.workspace.edits import check_note, checked_tags, edits_of
 from dray.workspace.errors import RunAlive
 from dray.workspace.events import Ended, Event, Output, StateChanged
 from dray.workspace.explain import explain
 from dray.workspace.following import Follower, look
 from dray.workspace.linking import linked
-from dray.workspace.logged import Image, Table
 from dray.workspace.outputs import Outputs
 from dray.workspace.showing import Shown
 from dray.workspace.submission import check_word, me
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from dray.workspace.comparing import Comparison
     from dray.workspace.facade import Workspace
+    from dray.workspace.logged import Image, Table
     from dray.workspace.repeating import Repetition
     from dray.workspace.restoring import Restored
 
@@ -238,10 +237,14 @@ class Run:
 
     def tables(self) -> list[Table]:
         """What was logged with `log_table`, oldest first."""
+        from dray.workspace import logged
+
         return logged.tables(self._here().tables(self.id))
 
     def images(self) -> list[Image]:
         """What was logged with `log_image`, oldest first."""
+        from dray.workspace import logged
+
         return logged.images(self._here(), self.id, self._store.images(self.id))
 
     def to_pandas(self) -> Any:

@@ -245,13 +245,12 @@ def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
 def me() -> str:
     """Who submits, from where: `ana@laptop`."""
     import getpass
-    import socket
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "somebody"
-    return f"{user}@{socket.gethostname() or 'here'}"
+    return f"{user}@{os.uname().nodename or 'here'}"
 
 
 def check_word(kind: str, text: str) -> None:
