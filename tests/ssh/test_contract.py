@@ -11,6 +11,14 @@ from dray.targets import VmOptions, VmTarget
 from tests.ssh.world import Server, World
 from tests.workspace.contract import TargetContract
 
+NOISE = {
+    "/bin/dash": ".profile",
+    "/bin/csh": ".cshrc",
+    "/bin/tcsh": ".tcshrc",
+    "/bin/zsh": ".zshenv",
+    "/usr/bin/fish": ".config/fish/config.fish",
+}
+
 
 def vm(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> VmTarget:
     """That server as a target of this very process."""
@@ -30,17 +38,14 @@ class TestSsh(TargetContract):
         )
 
 
-@pytest.mark.parametrize("shell", ["/bin/dash", "/usr/bin/fish", "/bin/csh"])
+@pytest.mark.parametrize("shell", sorted(NOISE))
 def test_the_login_shell_does_not_matter(
     world: World, monkeypatch: pytest.MonkeyPatch, shell: str, tmp_path: Path
 ) -> None:
     from dray import Workspace
 
     server = world.known(shell=shell)
-    noise = (
-        server.home
-        / {"/bin/dash": ".profile", "/usr/bin/fish": ".config/fish/config.fish", "/bin/csh": ".cshrc"}[shell]
-    )
+    noise = server.home / NOISE[shell]
     noise.parent.mkdir(parents=True, exist_ok=True)
     noise.write_text("echo Welcome\n")
     for place in (noise, *noise.parents):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from tests.cli.dray_shell import Shell
 from tests.ssh.test_links import attached
-from tests.ssh.world import SSHD, Server, World
+from tests.ssh.world import SSHD, Server, World, wait_until
 
 _TOOLS = ("sh", "ls", "env", "cat", "mkdir", "rm")
 
@@ -30,7 +31,8 @@ def bare(server: Server, **programs: str) -> None:
             place.chmod(0o755)
         else:
             place.symlink_to(text)
-    (server.home / ".bashrc").write_text(f"export PATH={folder}\n")
+    for name in (".bashrc", ".bash_profile"):
+        (server.home / name).write_text(f"export PATH='{folder}'\n")
 
 
 def words(server: Server) -> list[str]:
@@ -71,6 +73,50 @@ def test_a_python_that_was_named_is_used(world: World, shell: Shell) -> None:
     )
     done = shell.dray("attach", "vm", "box", *words(server), "--host-python", named)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def no_local_programs(world: World) -> str:
+    """A disguise: what this machine has beside the system's own programs is not seen."""
+    nothing = world.folder / "nothing"
+    nothing.mkdir()
+    return f"mount --bind '{nothing}' /usr/local; mount --bind '{nothing}' /opt"
+
+
+UV = """#!/bin/sh
+test "$1 $2 $3" = "python install --install-dir" || { echo "error: what is $*?" >&2; exit 2; }
+test "$UV_PYTHON_INSTALL_BIN" = 0 || exit 3
+mkdir -p "$4/cpython-$5.9-linux/bin" && ln -s /usr/bin/python3 "$4/cpython-$5.9-linux/bin/python3"
+"""
+
+
+def test_where_there_is_no_python_uv_is_offered_and_brings_one(world: World, shell: Shell) -> None:
+    server = world.known(home="a home with spaces", disguise=no_local_programs(world))
+    world.client.configure(f'IdentityFile "{world.client.key}"\n')
+    bare(server, uv=UV, ln=str(shutil.which("ln")))
+    refused = shell.dray("attach", "vm", "box", *words(server))
+    assert refused.returncode == 1
+    assert b"has no Python 3.8 or newer" in refused.stderr
+    assert b"--host-python uv" in refused.stderr
+
+    done = shell.dray("attach", "vm", "box", *words(server), "--host-python", "uv")
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"uv brought Python 3." in done.stderr
+    assert shell.dray("attach", "vm", "box", *words(server), "--host-python", "uv").returncode == 0
+    assert shell.dray("submit", "-c", "box", "--", "sh", "-c", "echo in").stdout == b"in\n"
+    assert shell.dray("compute", "rm", "box", "--purge", "-y").returncode == 0
+    assert not [name for name in server.files() if "dray" in name]
+
+
+@pytest.mark.slow
+def test_our_own_uv_goes_over_and_its_trouble_is_shown(world: World, shell: Shell) -> None:
+    server = world.far(disguise=no_local_programs(world))  # it reaches nobody but us
+    world.client.configure(f'IdentityFile "{world.client.key}"\n')
+    bare(server, head=str(shutil.which("head")), chmod=str(shutil.which("chmod")))
+    done = shell.dray("attach", "vm", "box", *words(server), "--host-python", "uv")
+
+    assert done.returncode == 1
+    assert b"uv brought no Python" in done.stderr
+    assert b"it said nothing" not in done.stderr
 
 
 def test_more_clients_than_a_connection_has_sessions(world: World, shell: Shell) -> None:
@@ -135,6 +181,69 @@ def test_a_one_time_password_is_asked_once_and_the_connection_is_kept(world: Wor
         assert not (world.client.dray_home / "login-secrets.json").exists()  # a code is good for once
     finally:
         service.unlink()
+
+
+def test_a_control_path_of_the_users_is_used_and_its_shells_live_on(world: World, shell: Shell) -> None:
+    server = world.known()
+    path = world.folder / "mine"
+    world.client.configure(
+        f'IdentityFile "{world.client.key}"\nHost box\n  HostName {server.address}\n  Port {server.port}\n'
+        f"  User {server.user}\n  ControlPath {path}\n  ControlMaster auto\n  ControlPersist yes\n"
+    )
+    env = {**os.environ, **world.client.env}
+    with subprocess.Popen(["ssh", "box", "cat"], env=env, stdin=-1, stdout=-1) as theirs:
+        assert theirs.stdin
+        assert theirs.stdout
+        wait_until(path.exists, server.log)
+        logins = server.log().count("Accepted")
+
+        assert shell.dray("attach", "vm", "box").returncode == 0
+        assert shell.dray("submit", "-c", "box", "--", "echo", "in").stdout == b"in\n"
+        assert server.log().count("Accepted") == logins
+        assert not list(world.client.runtime.glob("dray/" + "?" * 40))
+        assert shell.dray("compute", "rm", "box").returncode == 0
+
+        theirs.stdin.write(b"still here\n")
+        theirs.stdin.close()
+        assert theirs.stdout.read() == b"still here\n"
+
+
+def test_a_password_that_is_asked_for_by_keyboard_interactive(world: World, shell: Shell) -> None:
+    server = world.server(settings=["PasswordAuthentication no", "PubkeyAuthentication no"])
+    world.client.trust(server)
+    with shell.start("attach", "vm", "box", *words(server), "--password-stdin", stdin=True) as process:
+        _, err = process.communicate(server.password.encode() + b"\n")
+    assert process.returncode == 0, err.decode() + server.log()
+    world.client.close()
+    world.client.runtime.mkdir(mode=0o700)
+
+    assert shell.dray("submit", "-c", "box", "--", "echo", "in").stdout == b"in\n"
+    assert "keyboard-interactive" in server.log()
+
+
+def test_two_machines_with_one_home_never_judge_each_others_runs(world: World, shell: Shell) -> None:
+    one = world.known()
+    other_id = world.folder / "machine-id"
+    other_id.write_text("0123456789abcdef0123456789abcdef\n")
+    disguise = f"hostname other; test ! -e /etc/machine-id || mount --bind '{other_id}' /etc/machine-id"
+    other = world.known(lives_with=one, disguise=disguise)
+    attached(world, shell, one, "one")
+    done = shell.dray("attach", "vm", "other", *words(other))
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"same machine" not in done.stderr
+    shell.write("long.py", "import time; print('on', flush=True); time.sleep(300)")
+
+    there = shell.detached("-c", "one", "long.py")
+    assert shell.dray("submit", "-c", "other", "--", "hostname").stdout == b"other\n"
+    assert shell.dray("adopt", "other").stdout == b""
+    assert shell.dray("gc", "-c", "other", "--keep", "0", "-y").returncode == 0
+    assert shell.dray("compute", "rm", "other", "--purge", "-y").returncode == 0
+    runs = {run["id"]: run["status"] for run in json.loads(shell.dray("runs", "--json").stdout)}
+    assert runs[there] == "running"
+    assert shell.dray("cancel", there, "--grace", "0").returncode == 0
+    assert shell.dray("wait", there).returncode == 143
+    assert shell.dray("logs", there).stdout == b"on\n"
+    assert shell.dray("submit", "-c", "one", "--", "echo", "in").stdout == b"in\n"
 
 
 def test_nothing_of_one_user_can_be_read_by_another(world: World, shell: Shell) -> None:

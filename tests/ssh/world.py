@@ -35,28 +35,39 @@ class Server:
         settings: Sequence[str] = (),
         program: str = SSHD,
         link: Link | None = None,
+        disguise: str = "",
+        lives_with: Server | None = None,
     ) -> None:
+        """`disguise` is a line of `sh` that makes it look like another machine, in namespaces of its own.
+
+        `lives_with` is another host, with the same user and the same home: as on machines with a home on the network.
+        """
         self.folder = folder
         self.link = link
         self.address = link.address if link else f"127.0.0.{number}"
-        self.user = f"dray{os.urandom(4).hex()}"
-        self.password = f"pw-{os.urandom(6).hex()}"
-        self.home = folder / home
         self.program = program
         self._settings = settings
-        subprocess.run(
-            ["useradd", "--no-create-home", "--home-dir", self.home, "--shell", shell, self.user], check=True
-        )
-        account = pwd.getpwnam(self.user)
-        self.home.mkdir(mode=0o700)
-        os.chown(self.home, account.pw_uid, account.pw_gid)
-        self.uid = account.pw_uid
-        self.change_password(self.password)
+        self._disguise = disguise
+        self._is_guest = lives_with is not None
+        self.user: str = lives_with.user if lives_with else f"dray{os.urandom(4).hex()}"
+        self.password: str = lives_with.password if lives_with else f"pw-{os.urandom(6).hex()}"
+        self.home: Path = lives_with.home if lives_with else folder / home
+        if not lives_with:
+            self._settle(shell)
+        self.uid = pwd.getpwnam(self.user).pw_uid
         self.port = 22 if link else _free_port(self.address)
         self._key("hostkey")
         self.authorized = folder / "authorized_keys"
         self.authorized.touch()
         self.start()
+
+    def _settle(self, shell: str) -> None:
+        words = ["useradd", "--no-create-home", "--home-dir", str(self.home), "--shell", shell, self.user]
+        subprocess.run(words, check=True)
+        account = pwd.getpwnam(self.user)
+        self.home.mkdir(mode=0o700)
+        os.chown(self.home, account.pw_uid, account.pw_gid)
+        self.change_password(self.password)
 
     def _key(self, name: str) -> None:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / name], check=True)
@@ -72,6 +83,8 @@ class Server:
         ]  # fmt: skip
         (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
         command = [self.program, "-f", str(self.folder / "sshd_config"), "-E", str(self.folder / "sshd.log")]
+        if self._disguise:
+            command = ["unshare", "-m", "-u", "sh", "-ec", f'{self._disguise}; exec "$0" "$@"', *command]
         if self.link:
             command = ["ip", "netns", "exec", self.link.name, *command]
         subprocess.run(command, check=True)
@@ -146,7 +159,8 @@ class Server:
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        subprocess.run(["userdel", "--force", self.user], check=False, capture_output=True)
+        if not self._is_guest:
+            subprocess.run(["userdel", "--force", self.user], check=False, capture_output=True)
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
@@ -263,10 +277,10 @@ class World:
         self.servers: list[Server] = []
         self.links: list[Link] = []
 
-    def far(self) -> Server:
+    def far(self, **how: Any) -> Server:
         """A host at the other end of a cable, known to the client."""
         self.links.append(Link(1 + len(self.links)))
-        return self.known(link=self.links[-1])
+        return self.known(link=self.links[-1], **how)
 
     def server(self, **how: Any) -> Server:
         """One more host, at an address of its own."""

@@ -9,6 +9,9 @@ from .files import remove_tree
 from .folder import RUN_ID, RunFolder
 from .machine import Machine
 
+# `python` is one that uv brought for us; it may be the one that runs this.
+_SHARED = ("runner", "python", "id")
+
 
 def alive(machine: Machine) -> list[str]:
     """Runs that live, or of which nobody knows better here."""
@@ -22,10 +25,10 @@ def purge(machine: Machine) -> list[str]:
     logout.undo(machine)
     remove_tree(machine.folder)
     # Under one network home there may be folders of other machines: they share the runner and the id with us.
-    others = [name for name in sorted(os.listdir(machine.root)) if name not in ("id", "runner")]
+    others = [name for name in sorted(os.listdir(machine.root)) if name not in _SHARED]
     if not others:
-        remove_tree(os.path.join(machine.root, "runner"))
-        remove_tree(os.path.join(machine.root, "id"))
+        for name in _SHARED:
+            remove_tree(os.path.join(machine.root, name))
         _remove_if_empty(machine.root)
         if os.path.basename(machine.root) == "machine":
             _remove_if_empty(os.path.dirname(machine.root))

@@ -32,7 +32,8 @@ class VmOptions:
         metadata={"help": "A line for the login shell there, before builder and script: 'module load cuda'."},
     )
     host_python: str | None = field(
-        default=None, metadata={"help": "The Python (3.8+) that runs dray's runner there."}
+        default=None,
+        metadata={"help": "The Python (3.8+) that runs dray's runner there; `uv`: one that uv brings."},
     )
     folder: str | None = field(
         default=None, metadata={"help": "dray's folder there; default: ~/.local/share/dray/machine."}

@@ -21,7 +21,7 @@ from dray.hosts import (
     WayBarred,
 )
 from dray.workspace.computes import LOCAL, Compute, check_name
-from dray.workspace.host_python import find_python
+from dray.workspace.host_python import BY_UV, NoHostPython, bring_python, find_python
 from dray.workspace.login_secrets import PASSWORD, LoginSecrets
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def attach(
     if name in workspace.computes.aliases() and there is not None:
         raise UsageError(f"`{name}` is a second name of `{there.name}`", hint=f"dray compute rm {name}")
     wanted = {"needs_person": False, "host_python": options.host_python}
-    if there is not None and there.options.host_python and options.host_python is None:
-        wanted["host_python"] = there.options.host_python  # found the last time
+    if there is not None and there.options.host_python and options.host_python in (None, BY_UV):
+        wanted["host_python"] = there.options.host_python  # found, or brought, the last time
+        options = replace(options, host_python=there.options.host_python)
     if there is not None and replace(there.options, needs_person=False) != replace(options, **wanted):  # type: ignore[arg-type]
         raise UsageError(
             f"`{name}` is attached already, as {there.options.address}",
@@ -77,13 +78,13 @@ def attach(
         )
     try:
         return _reach(workspace, Compute(name, kind, options), login or Login(), was_there=there is not None)
-    except WayBarred as trouble:
+    except (WayBarred, NoHostPython) as trouble:
         if there is None:
             _hint_for_new(trouble, name, kind, options)
         raise
 
 
-def _hint_for_new(trouble: WayBarred, name: str, kind: str, options: VmOptions) -> None:
+def _hint_for_new(trouble: DrayError, name: str, kind: str, options: VmOptions) -> None:
     """The usual hints speak of a compute that is attached; this one is not yet."""
     import shlex
 
@@ -96,6 +97,8 @@ def _hint_for_new(trouble: WayBarred, name: str, kind: str, options: VmOptions) 
         trouble.hint = f"{again} --password-stdin, or --identity-file KEY; on a terminal dray asks"
     elif isinstance(trouble, (HostPythonMissing, HostPythonTooOld)):
         trouble.hint = f"{again} --host-python /path/to/python3"
+    elif isinstance(trouble, NoHostPython):
+        trouble.hint = f"{again} --host-python uv    (it brings one, into dray's folder there)"
 
 
 def update(
@@ -192,6 +195,10 @@ class _Reaching:
         """Who answers, and the compute as it is to be written down. Finds another Python where `python3` does not do."""
         if self._login.password is not None or self._login.passphrase is not None:
             self._target.host.hang_up()  # over a kept connection nothing would be asked, and a wrong secret believed
+        if compute.options.host_python == BY_UV:
+            python, version = bring_python(self._target.host, compute.options.folder)
+            self._notes.append(f"uv brought Python {version}: {python}")
+            compute = self._with_python(compute, python)
         try:
             machine = self._probe()
         except (HostPythonMissing, HostPythonTooOld):
@@ -199,8 +206,7 @@ class _Reaching:
                 raise
             python, version = find_python(self._target.host)
             self._notes.append(f"its `python3` does not do; found {python} ({version})")
-            compute = replace(compute, options=replace(compute.options, host_python=python))
-            self._target = self._target_of(compute)
+            compute = self._with_python(compute, python)
             machine = self._probe()
         compute = replace(
             compute,
@@ -212,6 +218,11 @@ class _Reaching:
             attached=compute.attached or time.time(),
         )
         return compute, machine
+
+    def _with_python(self, compute: Compute, python: str) -> Compute:
+        compute = replace(compute, options=replace(compute.options, host_python=python))
+        self._target = self._target_of(compute)
+        return compute
 
     def keep(self) -> list[str]:
         """Keep what was learned for the next time, if that is wanted; sentences about all that is worth telling."""

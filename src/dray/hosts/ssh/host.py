@@ -101,7 +101,9 @@ class SshHost(Host):
         path = self._control()
         if path is None or not os.path.exists(path):
             return
-        argv = [*self.command(runtime_folder()), "-O", "exit", *self._destination()]
+        # The user's own connection may carry shells of theirs: it takes no new ones, and ends with the last of them.
+        word = "stop" if self.config().has("controlpath") else "exit"
+        argv = [*self.command(runtime_folder()), "-O", word, *self._destination()]
         try:
             subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=2.0, check=False)
         except subprocess.TimeoutExpired:
