@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dray.core.errors import DrayError
+    from dray.core.spec import Environment
     from dray.tracking import log, log_image, log_params, log_table, tag
     from dray.workspace import Run, Workspace
 
 __version__ = "0.1.0"
 __all__ = [
     "DrayError",
+    "Environment",
     "Run",
     "Workspace",
     "__version__",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOMES = {
     "DrayError": "dray.core.errors",
+    "Environment": "dray.core.spec",
     "Run": "dray.workspace",
     "Workspace": "dray.workspace",
     "log": "dray.tracking",

@@ -91,7 +91,7 @@ def asked(shell: Shell, typed_so_far: str) -> list[str]:
         ("dray submit train.py --lr 0.1 da", ["files"]),
         ("dray submit --dir ", ["dirs"]),
         ("dray submit -c ", ["words", "local"]),
-        ("dray submit -c local --e", ["words", "--experiment", "--env-var", "--env"]),
+        ("dray submit -c local --e", ["words", "--experiment", "--env-var", "--env", "--extra", "--extra-index-url"]),
         ("dray logs --stream ", ["words", "script", "environment"]),
         ("dray completion ", ["words", "bash", "zsh", "fish"]),
         ("dray runs --sort -metrics.v", ["nospace", "-metrics.val/acc", "-metrics.val/loss"]),

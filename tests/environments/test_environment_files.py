@@ -14,11 +14,12 @@ from dray.environments import (
     CredentialsInFile,
     EnvironmentFileError,
     EnvironmentSyntax,
-    NotPythonPackage,
     PackageTwice,
     UnsupportedRequirement,
+    Wish,
     find_environment_file,
     read_environment,
+    read_found,
 )
 
 
@@ -63,9 +64,8 @@ class TestFinding:
 
         assert find_environment_file(tmp_path / "else", tmp_path / "code") == file
 
-    def test_a_folder_of_that_name_and_a_requirements_file_do_not_count(self, tmp_path: Path) -> None:
+    def test_a_folder_of_that_name_does_not_count(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).mkdir()
-        written(tmp_path, "numpy", "requirements.txt")
 
         assert find_environment_file(tmp_path, tmp_path) is None
 
@@ -156,19 +156,77 @@ class TestConda:
         assert conda(tmp_path / "three", "numpy=1", "python=3.11").digest != one.digest
 
     @pytest.mark.parametrize(
-        "name", ["cudatoolkit=11.8", "cudnn", "gcc_linux-64", "r-base", "_libgcc_mutex", "cuda-nvcc"]
+        "spec",
+        ["cudatoolkit=11.8", "cudnn", "gcc_linux-64", "r-base", "_libgcc_mutex", "cuda-nvcc",
+         "numpy=1.26|1.25", "numpy>=1|<0.5"],
+    )  # fmt: skip
+    def test_what_no_python_index_has_makes_it_condas_environment(self, tmp_path: Path, spec: str) -> None:
+        environment = conda(
+            tmp_path,
+            "python 3.11",
+            "numpy >= 1.2, <2" if "numpy" not in spec else "scipy",
+            spec,
+            "pip: [idna]",
+        )
+
+        assert spec in environment.conda
+        assert "python==3.11" in environment.conda
+        assert environment.packages == ("idna",)
+
+    @pytest.mark.parametrize(
+        ("spec", "told"),
+        [
+            ("NumPy", "numpy"),
+            ("numpy=1.26", "numpy=1.26"),
+            ("numpy=1.26.*", "numpy=1.26"),
+            ("numpy ==1.26.4", "numpy==1.26.4"),
+            ("numpy 1.26.4", "numpy==1.26.4"),
+            ("numpy=1.26.4=py311h64a7726_0", "numpy=1.26.4=py311h64a7726_0"),
+            ("numpy 1.26.4 py311h64a7726_0", "numpy=1.26.4=py311h64a7726_0"),
+            ("numpy >= 1.2, < 2", "numpy<2,>=1.2"),
+            ("numpy=*", "numpy"),
+            ("conda-forge::numpy=1", "conda-forge::numpy=1"),
+            (
+                "conda-forge::numpy[version='>=1.2,<2', build=py*]",
+                "conda-forge::numpy[build='py*',version='<2,>=1.2']",
+            ),
+            ("\"numpy[version='1.26']\"", "numpy==1.26"),
+            ("py-opencv", "py-opencv"),
+        ],
     )
-    def test_what_is_no_python_package_is_said_to_be_none(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(NotPythonPackage, match="not a Python package") as caught:
-            conda(tmp_path, "numpy", name)
+    def test_condas_own_environment_has_each_spec_in_one_spelling(
+        self, tmp_path: Path, spec: str, told: str
+    ) -> None:
+        assert conda(tmp_path, "zlib", spec).conda == tuple(sorted((told, "zlib")))
 
-        assert "line 3" in str(caught.value)
-        assert caught.value.hint is not None
+    @pytest.mark.parametrize(
+        "channel", ["https://conda.corp.example/ml", "file:///srv/channel", "./channel", "corp-internal"]
+    )
+    def test_a_channel_of_ones_own_makes_it_condas_environment(self, tmp_path: Path, channel: str) -> None:
+        text = f"channels: [conda-forge, '{channel}']\ndependencies: [python=3.11, tool]\n"
+        environment = read_environment(written(tmp_path, text))
 
-    @pytest.mark.parametrize("spec", ["numpy=1.26|1.25", "numpy>=1|<0.5"])
-    def test_what_only_conda_can_choose_is_refused(self, tmp_path: Path, spec: str) -> None:
-        with pytest.raises(UnsupportedRequirement, match=r"\|"):
-            conda(tmp_path, spec)
+        assert environment.conda == ("python=3.11", "tool")
+        own = (tmp_path / "channel").as_uri() if channel.startswith(".") else channel
+        assert environment.channels == ("conda-forge", own)
+
+    @pytest.mark.parametrize(
+        "channel",
+        ["defaults", "conda-forge", "https://conda.anaconda.org/pytorch/", "nvidia/label/cuda-12.1.0"],
+    )
+    def test_everyones_channels_need_no_conda_for_python_packages(self, tmp_path: Path, channel: str) -> None:
+        environment = read_environment(written(tmp_path, f"channels: ['{channel}']\ndependencies: [numpy]\n"))
+
+        assert (environment.conda, environment.channels, environment.packages) == ((), (), ("numpy",))
+
+    def test_the_order_of_channels_counts_and_that_of_packages_does_not(self, tmp_path: Path) -> None:
+        def of(channels: str, packages: str) -> str:
+            return read_environment(
+                written(tmp_path, f"channels: [{channels}]\ndependencies: [{packages}]\n")
+            ).digest
+
+        assert of("a, b", "zlib, numpy =1") == of("a, b", "NUMPY=1.*, zlib")
+        assert of("a, b", "zlib") != of("b, a", "zlib")
 
     @pytest.mark.parametrize(
         "spec", ["numpy=>1", "numpy>=", "=1.0", "numpy==abc", "numpy=1*", "num py>=1 x y"]
@@ -196,7 +254,8 @@ class TestShape:
             ("dependencies:\n  - pip: numpy\n", "`pip:` must be a list"),
             ("dependencies:\n  - pip:\n    - a: b\n", "there is a mapping"),
             ("dependancies: []\n", "did you mean `dependencies`?"),
-            ("variables: {A: b}\ndependencies: []\n", "known are"),
+            ("variables: {A: b}\ndependencies: []\n", "dray submit -e NAME=VALUE"),
+            ("moon: {A: b}\ndependencies: []\n", "known are"),
             ("dependencies: []\ndependencies: []\n", "the first is in line 1"),
             ("channels: conda-forge\ndependencies: []\n", "must be a list"),
             ("dependencies: [numpy\n", "it is not YAML"),
@@ -341,13 +400,9 @@ class TestPip:
     @pytest.mark.parametrize(
         ("line", "said"),
         [
-            ("-e .", "editable"),
-            ("--editable=git+https://h.example/x.git#egg=x", "editable"),
-            ("--extra-index-url https://h.example/simple", "UV_EXTRA_INDEX_URL"),
-            ("-i https://h.example/simple", "UV_INDEX_URL"),
             ("--pre", "option"),
             ("-c constraints.txt", "option"),
-            ("numpy==1 --hash=sha256:abc", "hashes"),
+            ("numpy==1 --no-binary", "option"),
             ("./local", "path"),
             ("../local", "path"),
             ("sub/folder", "path"),
@@ -377,9 +432,7 @@ class TestCredentials:
     @pytest.mark.parametrize(
         "line",
         [
-            "--index-url https://ana:SECRET@h.example/simple",
-            "--extra-index-url=https://SECRET@h.example/simple",
-            "-ihttps://ana:SECRET@h.example/simple",
+            "--index-url https://h.example/simple?token=SECRET",
             "https://ana:SECRET@h.example/x.whl",
             "x @ https://SECRET@h.example/x.whl",
             "git+https://SECRET@h.example/x.git",
@@ -392,7 +445,7 @@ class TestCredentials:
         ],
     )
     def test_a_password_in_an_address_is_refused_and_not_repeated(self, tmp_path: Path, line: str) -> None:
-        with pytest.raises(CredentialsInFile, match="UV_INDEX_URL") as caught:
+        with pytest.raises(CredentialsInFile, match="stored with every run") as caught:
             pip(tmp_path, line)
 
         assert "SECRET" not in str(caught.value)
@@ -412,3 +465,111 @@ class TestCredentials:
 
         assert "SECRET" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+class TestIndexes:
+    def test_an_index_is_kept_in_order_and_once(self, tmp_path: Path) -> None:
+        path = written(
+            tmp_path,
+            "--index-url https://a.example/simple/\n--extra-index-url=https://c.example/s\n"
+            "--extra-index-url https://b.example/s\n--extra-index-url https://c.example/s\n-f ./wheels\nnumpy\n",
+            "requirements.txt",
+        )
+
+        assert read_environment(path).index == {
+            "index_url": "https://a.example/simple",
+            "extra_index_urls": ["https://c.example/s", "https://b.example/s"],
+            "find_links": [(tmp_path / "wheels").as_uri()],
+        }
+
+    def test_a_password_in_an_index_travels_beside_what_is_stored(self, tmp_path: Path) -> None:
+        path = written(
+            tmp_path,
+            "-i https://ana:SECRET@h.example:8443/simple\n--extra-index-url https://TOKEN@b.example/s\nnumpy\n",
+            "requirements.txt",
+        )
+
+        found = read_found(path, Wish())
+
+        assert found.credentials == {
+            "https://h.example:8443/simple": "ana:SECRET",
+            "https://b.example/s": "TOKEN",
+        }
+        assert "SECRET" not in repr(found.environment)
+        assert "TOKEN" not in repr(found.environment)
+
+    @pytest.mark.parametrize(
+        "line", ["-i nowhere", "--extra-index-url https://h:port/x", "-i ''", "-f https://"]
+    )
+    def test_what_is_no_address_is_named_with_its_line(self, tmp_path: Path, line: str) -> None:
+        with pytest.raises(EnvironmentSyntax, match="line 1"):
+            pip(tmp_path, line)
+
+
+class TestEditable:
+    def test_its_needs_go_into_the_environment_and_it_stays_where_it_is(self, tmp_path: Path) -> None:
+        written(
+            tmp_path,
+            '[project]\nname="a"\ndependencies=["idna>3"]\n[project.optional-dependencies]\nx=["six"]',
+            "a/pyproject.toml",
+        )
+        written(tmp_path, "[options]\ninstall_requires =\n  attrs\n  idna>3\n", "b/setup.cfg")
+        written(
+            tmp_path,
+            "from setuptools import setup\nsetup(name='c', install_requires=['click'])\n",
+            "libs/c/setup.py",
+        )
+        path = written(tmp_path, "-e ./a[x]\n-e b\n--editable=libs/c\nnumpy\n", "requirements.txt")
+
+        environment = read_environment(path)
+
+        assert environment.packages == ("attrs", "click", "idna>3", "numpy", "six")
+        assert environment.editable == ("a", "b", "libs/c")
+
+    def test_it_is_named_from_the_code_folder_in_a_conda_file_too(self, tmp_path: Path) -> None:
+        written(tmp_path, '[project]\nname="a"\ndependencies=[]\n', "lib/pyproject.toml")
+        path = written(tmp_path, "dependencies: [pip: ['-e ../lib']]\n", "env/conda_dependencies.yml")
+
+        assert read_environment(path, Wish(top=tmp_path)).editable == ("lib",)
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [("-e ../elsewhere", "not in the code folder"), ("-e ./nothing", "no folder"), ("-e ./empty", "plain words"),
+         ("-e ./computed", "plain words")],
+    )  # fmt: skip
+    def test_one_that_does_not_travel_or_does_not_say_what_it_needs(
+        self, tmp_path: Path, line: str, said: str
+    ) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        code = tmp_path / "code"
+        (code / "empty").mkdir(parents=True)
+        written(code, "import os\nsetup(name='c', install_requires=os.listdir())\n", "computed/setup.py")
+
+        with pytest.raises(EnvironmentFileError, match=said):
+            pip(code, line)
+
+    def test_one_from_a_repository_is_installed_like_any_other(self, tmp_path: Path) -> None:
+        assert pip(tmp_path, "-e git+https://h.example/x.git@v1#egg=X") == (
+            "x @ git+https://h.example/x.git@v1",
+        )
+
+
+def test_lines_with_hashes_are_a_lock(tmp_path: Path) -> None:
+    one = read_environment(
+        written(
+            tmp_path,
+            "six==1.17.0 \\\n    --hash=sha256:ab \\\n    --hash=sha256:12\nidna==3.4 --hash=sha256:cd\n",
+            "requirements.txt",
+        )
+    )
+
+    assert one.packages == ()
+    assert (one.lock, one.lock_kind) == (
+        "idna==3.4 --hash=sha256:cd\nsix==1.17.0 --hash=sha256:12 --hash=sha256:ab\n",
+        "requirements",
+    )
+
+
+def test_a_line_without_a_hash_among_lines_with_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedRequirement, match="line 1"):
+        pip(tmp_path, "numpy", "six==1.17.0 --hash=sha256:ab")

@@ -38,10 +38,12 @@ def environment_text(environment: Mapping[str, Any] | None) -> str:
     """conda.yml: python 3.11, 4 packages, 0123456789ab."""
     if not environment:
         return ""
-    packages = environment.get("packages") or []
+    packages, conda = environment.get("packages") or [], environment.get("conda") or []
     pieces = [
         f"python {environment['python']}" if environment.get("python") else "",
-        count_of(len(packages), "package") if packages else "",
+        count_of(len(packages) + len(conda), "package") if packages or conda else "",
+        "locked" if environment.get("lock") else "",
+        "by conda" if conda else "",
         str(environment.get("digest") or "")[:12],
     ]
     source = f"{environment['source']}: " if environment.get("source") else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from dray.cli import desk, secret_values
 from dray.cli.documents import write_json
+from dray.cli.environment_options import names_an_environment
 from dray.cli.facts import environment_text, git_text, shell_words, write_facts
 from dray.cli.options import as_json, in_a_container, voiced
 from dray.cli.progress import Activity
@@ -17,7 +17,7 @@ from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
 from dray.cli.voice import Voice
 from dray.core.durations import show_bytes
-from dray.core.errors import UnknownName, UsageError, printable
+from dray.core.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from dray.workspace import Plan, Submission, Workspace
@@ -48,12 +48,7 @@ class SubmitCommand(click.Command):
 )
 @describes_a_run("$DRAY_COMPUTE, else local", "the folder's name")
 @click.option("--dir", "folder", metavar="D", help="The code folder; default: the project around the script.")
-@click.option(
-    "--env",
-    "environment",
-    metavar="FILE|none",
-    help="The file that says what to install, or `none`; default: the one in the code folder.",
-)
+@names_an_environment
 @in_a_container
 @click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
 @click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
@@ -117,8 +112,6 @@ def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, An
         raise UsageError(
             f"`--env {shown}` names no file", why="variables have an option of their own", hint=f"-e {shown}"
         )
-    if environment not in (None, "none"):
-        _check_file(environment)
     what: dict[str, Any] = {"script": words[0], "args": words[1:]}
     if ctx.meta["dray.is_command"]:
         what = {"script": None, "command": words}
@@ -134,20 +127,11 @@ def _python_text(plan: Plan) -> str:
     return "the image's" if plan.container else "the machine's own"
 
 
-def _check_file(path: str) -> None:
-    """Refuse an environment file that is not there, with the nearest name in its folder."""
-    if os.path.exists(path) and not os.path.isdir(path):
-        return
-    folder = os.path.dirname(path)
-    try:
-        names = [os.path.join(folder, name) for name in os.listdir(folder or ".")]
-    except OSError:
-        names = []
-    known = [name for name in names if name.endswith((".yml", ".yaml", ".txt")) and os.path.isfile(name)]
-    error = UnknownName("environment file", path, known)
-    if not known:
-        error.why = f"nor is there another one in `{printable(folder or os.getcwd())}`"
-    raise error
+def _environment(plan: Plan) -> list[str]:
+    """What is installed, why that, and what was changed about it."""
+    if plan.environment is None:
+        return []
+    return [f"{environment_text(plan.environment.to_json())} ({plan.environment_why})", *plan.notes]
 
 
 def _show_plan(
@@ -169,7 +153,7 @@ def _show_plan(
         ("command", shell_words(plan.command)),
         ("container", in_words(plan.container) if plan.container else None),
         ("python", _python_text(plan)),
-        ("environment", environment_text(plan.environment.to_json() if plan.environment else None)),
+        ("environment", _environment(plan)),
         ("variables", [f"{name}={value}" for name, value in submission.env.items()]),
         ("secrets", ", ".join(secrets)),
         ("git", git_text(git)),

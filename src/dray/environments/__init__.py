@@ -6,20 +6,39 @@ from dray.environments.errors import (
     CredentialsInFile,
     EnvironmentFileError,
     EnvironmentSyntax,
-    NotPythonPackage,
+    LockOutdated,
+    NothingToInstall,
     PackageTwice,
+    Place,
+    RetiredPackage,
+    RetiredPython,
     UnsupportedRequirement,
 )
-from dray.environments.files import FILE_NAME, find_environment_file, read_environment
+from dray.environments.files import (
+    FILE_NAME,
+    FILE_NAMES,
+    find_environment_file,
+    read_environment,
+    read_found,
+)
+from dray.environments.gathering import Found, Wish
 
 __all__ = [
     "FILE_NAME",
+    "FILE_NAMES",
     "CredentialsInFile",
     "EnvironmentFileError",
     "EnvironmentSyntax",
-    "NotPythonPackage",
+    "Found",
+    "LockOutdated",
+    "NothingToInstall",
     "PackageTwice",
+    "Place",
+    "RetiredPackage",
+    "RetiredPython",
     "UnsupportedRequirement",
+    "Wish",
     "find_environment_file",
     "read_environment",
+    "read_found",
 ]

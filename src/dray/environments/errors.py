@@ -4,7 +4,10 @@ DrayError
 └── EnvironmentFileError         the file cannot be used; no run was started (exit code 125)
     ├── EnvironmentSyntax        it is not written as such files are
     ├── UnsupportedRequirement   something in it is fine for pip or conda, but not for this version of dray
-    │   └── NotPythonPackage     a conda package that no Python index has
+    │   ├── RetiredPackage       a package that nobody can install any more
+    │   └── RetiredPython        a Python that nobody can install any more
+    ├── NothingToInstall         a file that says nothing of what is needed
+    ├── LockOutdated             a lock that does not fit the project that it is for
     ├── PackageTwice             the same package in two places
     └── CredentialsInFile        a password or token, which would be stored with every run
 """
@@ -57,18 +60,55 @@ class UnsupportedRequirement(EnvironmentFileError):
         super().__init__(f"cannot install `{shown(words)}`, named in {place}", why=problem, hint=hint)
 
 
-class NotPythonPackage(UnsupportedRequirement):
-    """A conda package that is not Python."""
+_ACCEPT = "give --upgrade-retired (in Python: upgrade_retired=True; for all: DRAY_UPGRADE_RETIRED=1)"
 
-    code = "not-a-python-package"
 
-    def __init__(self, place: Place, name: str, instead: str | None) -> None:
+class RetiredPackage(UnsupportedRequirement):
+    """A package that nobody can install any more."""
+
+    code = "retired-package"
+
+    def __init__(self, place: Place, requirement: str, why: str, instead: str | None) -> None:
+        hint = (
+            f"write `{instead}`, or {_ACCEPT}"
+            if instead
+            else "nothing can stand in for it: port the script, say to torch or keras, and remove the line"
+        )
+        super().__init__(place, requirement, why, hint=hint)
+        self.instead = instead
+
+
+class RetiredPython(UnsupportedRequirement):
+    """A Python that nobody can install any more."""
+
+    code = "retired-python"
+
+    def __init__(self, place: Place, version: str, instead: str) -> None:
         super().__init__(
             place,
-            name,
-            "it is not a Python package, and this version of dray builds environments of Python packages only",
-            hint=instead or f"remove `{name}`, and have it installed on the machine",
+            f"python={version}",
+            f"Python {shown(version)} can be had from nowhere any more, nor would packages of today work with it",
+            hint=f"write `python={instead}`, or {_ACCEPT}",
         )
+        self.instead = instead
+
+
+class NothingToInstall(EnvironmentFileError):
+    """A file that says nothing of what is needed."""
+
+    code = "nothing-to-install"
+
+    def __init__(self, path: Path, why: str, hint: str | None = None) -> None:
+        super().__init__(f"{Place(path)} names no dependencies", why=why, hint=hint)
+
+
+class LockOutdated(EnvironmentFileError):
+    """A lock that does not fit the project that it is for."""
+
+    code = "lock-outdated"
+
+    def __init__(self, path: Path, why: str, hint: str) -> None:
+        super().__init__(f"the lock {Place(path)} cannot be used", why=why, hint=hint)
 
 
 class PackageTwice(EnvironmentFileError):
@@ -92,8 +132,7 @@ class CredentialsInFile(EnvironmentFileError):
         super().__init__(
             f"an address of `{shown(host)}` in {place} holds a password or token",
             why="what is in the file is stored with every run, for everyone who can see the run",
-            hint="remove it, and give the whole address by the environment where packages are installed: "
-            "UV_INDEX_URL or UV_EXTRA_INDEX_URL",
+            hint="remove it; only the address of an index may hold one: it is taken out of `--index-url ...`",
         )
 
 

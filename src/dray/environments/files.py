@@ -1,7 +1,7 @@
-"""Finds the environment file of a script, and reads it.
+"""Finds the file that says what a script needs, and reads it, whatever its kind.
 
-Read `read_environment` first. One `_Reading` gathers what all included files say; `conda.py` and `requirements.py` know
-single lines, `nodes.py` knows YAML.
+Read `find_environment_file` and `read_found`. One `Gathering` takes what all included files say; `conda` and `requirements` know single
+lines, `nodes` knows YAML, `projects` knows pyproject.toml, `locks` knows locks.
 """
 
 from __future__ import annotations
@@ -13,67 +13,101 @@ from typing import TYPE_CHECKING
 
 from dray.core.errors import nearest, printable
 from dray.core.spec import Environment
-from dray.environments.conda import conda_requirement, match_spec, python_version
-from dray.environments.errors import (
-    EnvironmentFileError,
-    EnvironmentSyntax,
-    PackageTwice,
-    Place,
-    UnsupportedRequirement,
-)
+from dray.environments.channels import written
+from dray.environments.conda import match_spec
+from dray.environments.errors import EnvironmentFileError, EnvironmentSyntax, Place, UnsupportedRequirement
+from dray.environments.gathering import Found, Gathering, Wish
 from dray.environments.nodes import EXAMPLE, at, is_mapping, items, pairs, parse, read_text, text_of
-from dray.environments.requirements import pip_requirement, refuse_credentials
+from dray.environments.requirements import cut_hashes, pip_requirement, refuse_credentials
 
 if TYPE_CHECKING:
     import yaml
 
 FILE_NAME = "conda_dependencies.yml"
-_KNOWN = ("name", "channels", "dependencies", "prefix")
+FILE_NAMES = (FILE_NAME, "uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
+"""In one folder the first that is there counts."""
+_KNOWN = ("name", "channels", "dependencies", "prefix", "variables")
 _INCLUDE = re.compile(r"(?:-r|--requirement)(?:\s*=\s*|\s+|(?=[^\s=-]))(?P<path>.*)")
+_EDITABLE = re.compile(
+    r"(?:-e|--editable)(?:\s*=\s*|\s+|(?=[^\s=-]))(?P<path>[^\s\[]+)(?:\[(?P<extras>[^\]]*)\])?"
+)
+_EGG = re.compile(r"[#&]egg=(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)")
 
 
 def find_environment_file(start: Path, top: Path) -> Path | None:
-    """The nearest `conda_dependencies.yml`, from the folder `start` up to the folder `top`."""
+    """The nearest file that says what is needed, from the folder `start` up to the folder `top`."""
     here, last = Path(os.path.abspath(start)), Path(os.path.abspath(top))
     if not here.is_relative_to(last):
         here = last
     for folder in (here, *here.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
+        for name in FILE_NAMES:
+            if (folder / name).is_file() and _counts(folder / name):
+                return folder / name
         if folder == last:
             break
     return None
 
 
-def read_environment(path: Path) -> Environment:
+def _counts(path: Path) -> bool:
+    """A pyproject.toml may hold settings of tools only, and a uv.lock is nothing without the project it is for."""
+    from dray.environments.projects import names_dependencies
+
+    if path.name == "pyproject.toml":
+        return names_dependencies(path)
+    return path.name != "uv.lock" or (path.parent / "pyproject.toml").is_file()
+
+
+def read_environment(path: Path, wish: Wish | None = None) -> Environment:
     """What the file asks for, normalised and sorted. Raises EnvironmentFileError in the user's words."""
-    reading = _Reading(path)
-    if path.suffix.lower() in (".yml", ".yaml"):
-        reading.conda_file(path)
-    elif path.suffix.lower() == ".txt":
-        reading.pip_file(path)
+    return read_found(path, wish or Wish()).environment
+
+
+def read_found(path: Path, wish: Wish) -> Found:
+    """The same, with the credentials of its addresses beside it."""
+    top = Path(os.path.realpath(wish.top)) if wish.top else Path(os.path.realpath(path)).parent
+    gathering = Gathering(wish, top)
+    suffix, name = path.suffix.lower(), path.name
+    from dray.environments.locks import PYLOCK, UV_LOCK, read_pylock, read_uv_lock
+
+    if wish.extras or wish.groups:
+        said = "--extra" if wish.extras else "--group"
+        if name not in ("pyproject.toml", UV_LOCK):
+            raise EnvironmentFileError(
+                f"{said} means nothing for {Place(path)}", why="only a pyproject.toml has extras and groups"
+            )
+    if suffix in (".yml", ".yaml"):
+        _Reading(path, gathering).conda_file(path)
+    elif suffix in (".txt", ".in"):
+        _Reading(path, gathering).pip_file(path)
+    elif name == UV_LOCK:
+        return read_uv_lock(path, gathering)
+    elif PYLOCK.fullmatch(name):
+        return read_pylock(path, gathering)
+    elif suffix == ".toml":
+        from dray.environments.projects import read_project
+
+        read_project(path, gathering)
     else:
         raise EnvironmentFileError(
             f"`{printable(path.name)}` is no environment file",
-            why=f"known are `{FILE_NAME}` and `requirements.txt`",
+            why="known are " + ", ".join(f"`{known}`" for known in FILE_NAMES),
         )
-    return Environment(tuple(sorted(reading.requirements)), reading.python, str(path))
+    return gathering.environment(path)
 
 
 class _Reading:
-    """What has been read so far, and where."""
+    """Files of conda and pip, which may include each other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, gathering: Gathering) -> None:
         self.folder = Path(os.path.realpath(path)).parent
-        self.requirements: list[str] = []
-        self.python: str | None = None
-        self._places: dict[str, tuple[Place, bool]] = {}
+        self.gathering = gathering
         self._open: list[Path] = []
 
     def conda_file(self, path: Path) -> None:
         """Read a file as conda writes it."""
         root = parse(path)
-        for key, value in pairs(root, path):
+        parts = dict(pairs(root, path))
+        for key, value in parts.items():
             if key not in _KNOWN:
                 near = nearest(key, _KNOWN)
                 raise EnvironmentSyntax(
@@ -83,19 +117,24 @@ class _Reading:
                     if near
                     else f"known are {', '.join(f'`{k}`' for k in _KNOWN)}",
                 )
-        parts = dict(pairs(root, path))
-        if (
-            "channels" in parts
-        ):  # not used, as everything comes from a Python index; but a typing error is told
-            for node in items(parts["channels"], path, "channels"):
-                refuse_credentials(text_of(node, path, "a channel"), at(path, node))
+        if "variables" in parts:
+            raise EnvironmentSyntax(
+                at(path, parts["variables"]),
+                "`variables:` are no part of what is installed",
+                hint="give each with the run: dray submit -e NAME=VALUE ...",
+            )
+        for node in items(parts["channels"], path, "channels") if "channels" in parts else ():
+            channel = text_of(node, path, "a channel")
+            refuse_credentials(channel, at(path, node))
+            self.gathering.channel(written(channel, path.parent))
         if "dependencies" not in parts:
             raise EnvironmentSyntax(at(path, root), "it has no `dependencies:`", hint=EXAMPLE)
         for node in items(parts["dependencies"], path, "dependencies"):
             if is_mapping(node):
                 self._pip_list(node, path)
             else:
-                self._conda_line(text_of(node, path, "a dependency"), at(path, node))
+                place = at(path, node)
+                self.gathering.conda(match_spec(text_of(node, path, "a dependency"), place), place)
 
     def pip_file(self, path: Path) -> None:
         """Read a file as pip writes it."""
@@ -108,17 +147,23 @@ class _Reading:
         self._open.pop()
 
     def pip_line(self, text: str, place: Place, path: Path) -> None:
-        """Take one requirement, or the file that the line includes."""
+        """Take one requirement, an option, or the file or project that the line names."""
         text = re.sub(r"(^|\s)#.*", "", text).strip()
-        if not text:
+        if not text or self.gathering.index.option(text, place):
             return
-        included = _INCLUDE.fullmatch(text)
-        if included is None:
-            self._add(*pip_requirement(text, place), place)
-            return
-        wanted = included["path"].strip()
+        included, editable = _INCLUDE.fullmatch(text), _EDITABLE.fullmatch(text)
+        if included is not None:
+            self._include(included["path"].strip(), text, place, path)
+        elif editable is not None:
+            self._editable(editable, text, place, path)
+        else:
+            wanted, hashes = cut_hashes(text)
+            self.gathering.requirement(*pip_requirement(wanted, place), place, hashes)
+
+    def _include(self, wanted: str, text: str, place: Place, path: Path) -> None:
         target = Path(os.path.realpath(path.parent / wanted))
-        if os.path.isabs(wanted) or "://" in wanted or not target.is_relative_to(self.folder):
+        inside = target.is_relative_to(self.folder) or target.is_relative_to(self.gathering.top)
+        if os.path.isabs(wanted) or "://" in wanted or not inside:
             refuse_credentials(wanted, place)
             raise UnsupportedRequirement(
                 place, text, "only files in the folder of the environment file, or below it, can be included"
@@ -127,15 +172,20 @@ class _Reading:
             raise EnvironmentSyntax(place, f"there is no file `{printable(wanted)}` to include")
         self.pip_file(path.parent / wanted)
 
-    def _conda_line(self, text: str, place: Place) -> None:
-        name, versions = match_spec(text, place)
-        if name == "pip":
+    def _editable(self, match: re.Match[str], text: str, place: Place, path: Path) -> None:
+        refuse_credentials(text, place)
+        where = match["path"]
+        if "://" in where:  # its code is not the project's own: installed like any other
+            egg = _EGG.search(text)
+            address = re.sub(r"#.*", "", where)
+            line = f"{egg['name']} @ {address}" if egg else address
+            self.gathering.requirement(*pip_requirement(line, place), place)
             return
-        if name == "python":
-            self._add_once("python", place, conditional=False)
-            self.python = python_version(versions)
-            return
-        self._add(*conda_requirement(name, versions, place), place)
+        from dray.environments.projects import read_editable
+
+        extras = tuple(e.strip() for e in (match["extras"] or "").split(",") if e.strip())
+        folder = Path(os.path.realpath(path.parent / where))
+        read_editable(folder, extras, self.gathering, place)
 
     def _pip_list(self, node: yaml.Node, path: Path) -> None:
         for key, value in pairs(node, path):
@@ -145,20 +195,9 @@ class _Reading:
                     f"`{key[:60]}:` in the list of dependencies is not known; only `pip:` may stand there",
                     hint=f"for a version write `{key[:60]}=1.2`, with an equals sign",
                 )
-            self._add_once("pip: (the list)", at(path, node), conditional=False)
+            self.gathering.once("pip: (the list)", at(path, node), conditional=False)
             for item in items(value, path, "pip"):
                 self.pip_line(text_of(item, path, "a requirement"), at(path, item), path)
-
-    def _add(self, name: str, requirement: str, place: Place) -> None:
-        self._add_once(name, place, conditional=" ; " in requirement)
-        self.requirements.append(requirement)
-
-    def _add_once(self, name: str, place: Place, *, conditional: bool) -> None:
-        """Two lines for one package are fine when both say under which condition they hold."""
-        before = self._places.get(name)
-        if before is not None and not (conditional and before[1]):
-            raise PackageTwice(name, before[0], place)
-        self._places[name] = (place, conditional)
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:

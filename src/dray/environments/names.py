@@ -24,40 +24,23 @@ _ON_THE_INDEX = {
     "pytorch-gpu": "torch",
     "ruamel-yaml": "ruamel.yaml",
     "tensorflow-base": "tensorflow",
-    "tensorflow-gpu": "tensorflow",
     "tensorflow-mkl": "tensorflow",
 }
 
-_CUDA = "remove it: Python packages such as torch and tensorflow bring the CUDA libraries that they need"
-_NOT_PYTHON: dict[str, str | None] = {
-    "blas": "remove it: numpy brings its own",
-    "graphviz": "for the Python package write `python-graphviz`; the program must be on the machine",
-    "pytorch-cuda": _CUDA,
-    "pytorch-mutex": "remove it: pip needs no such choice",
-    **dict.fromkeys(("cudatoolkit", "cudatoolkit-dev", "cudnn", "cuda", "cutensor", "nccl", "libcublas"), _CUDA),
-    **dict.fromkeys(
-        (
-            "binutils", "bzip2", "c-compiler", "ca-certificates", "clang", "compilers", "cxx-compiler", "curl", "ffmpeg",
-            "fortran-compiler", "gdal", "gcc", "geos", "git", "git-lfs", "gxx", "hdf5", "icu", "java-jdk", "jpeg",
-            "krb5", "libffi", "libgcc-ng", "libgfortran-ng", "libgomp", "libiconv", "libpng", "libsndfile", "libstdcxx-ng",
-            "libtiff", "libxml2", "llvm-openmp", "lz4-c", "magma", "make", "ncurses", "nodejs", "openblas", "openjdk",
-            "openmpi", "openssl", "perl", "proj", "r-base", "readline", "rust", "sox", "sqlite", "tk", "xz", "zlib", "zstd",
-        ),
-        None,
-    ),
-}  # fmt: skip
+_NOT_PYTHON = frozenset(
+    {
+        "binutils", "blas", "bzip2", "c-compiler", "ca-certificates", "clang", "compilers", "cuda", "cudatoolkit",
+        "cudatoolkit-dev", "cudnn", "curl", "cutensor", "cxx-compiler", "ffmpeg", "fortran-compiler", "gcc", "gdal", "geos",
+        "git", "git-lfs", "graphviz", "gxx", "hdf5", "icu", "java-jdk", "jpeg", "krb5", "libblas", "libcublas", "libffi",
+        "libgcc-ng", "libgfortran-ng", "libgomp", "libiconv", "libjpeg-turbo", "liblapack", "libpng", "libsndfile",
+        "libstdcxx-ng", "libtiff", "libuuid", "libxml2", "llvm-openmp", "lz4-c", "magma", "make", "mkl", "nccl", "ncurses",
+        "nodejs", "openblas", "openjdk", "openmpi", "openssl", "pandoc", "perl", "proj", "pytorch-cuda", "pytorch-mutex",
+        "r-base", "readline", "rust", "sox", "sqlite", "tk", "tesseract", "wget", "xz", "zlib", "zstd",
+    }
+)  # fmt: skip
 _NOT_PYTHON_BEGINNINGS = (
-    ("cuda-", _CUDA),
-    ("libcu", _CUDA),
-    ("libnv", _CUDA),
-    ("r-", None),
-    ("gcc-", None),
-    ("gxx-", None),
-    ("ld-impl-", None),
-    ("libgcc", None),
-    ("libstdcxx", None),
-    ("libgfortran", None),
-)
+    "cuda-", "gcc-", "gxx-", "ld-impl-", "libcu", "libgcc", "libgfortran", "libnv", "libstdcxx", "r-", "texlive",
+)  # fmt: skip
 # Python packages whose names begin like one of those above.
 _PYTHON_ALL_THE_SAME = frozenset({"cuda-python", "cuda-bindings", "cuda-core", "libcst"})
 
@@ -73,15 +56,10 @@ def on_the_index(conda_name: str) -> str:
     return normal(_ON_THE_INDEX.get(name, name))
 
 
-def is_python(conda_name: str) -> tuple[bool, str | None]:
-    """Whether it can come from a Python index; if not, what to do instead where that is known."""
+def is_python(conda_name: str) -> bool:
+    """Whether it can come from a Python index."""
     name = normal(conda_name)
-    if conda_name.startswith("_"):  # conda's own switches: _libgcc_mutex, _openmp_mutex
-        return False, "remove it: it has a meaning for conda only"
-    if name in _NOT_PYTHON:
-        return False, _NOT_PYTHON[name]
-    if name not in _PYTHON_ALL_THE_SAME:
-        for beginning, instead in _NOT_PYTHON_BEGINNINGS:
-            if name.startswith(beginning):
-                return False, instead
-    return True, None
+    # The underscore begins conda's own switches: _libgcc_mutex, _openmp_mutex.
+    if conda_name.startswith("_") or name in _NOT_PYTHON:
+        return False
+    return name in _PYTHON_ALL_THE_SAME or not name.startswith(_NOT_PYTHON_BEGINNINGS)

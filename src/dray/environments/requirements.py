@@ -22,9 +22,7 @@ _URL = re.compile(r"(?:[a-z][a-z0-9.-]*\+)?[a-z][a-z0-9.-]*://", re.IGNORECASE)
 _SECRET_FIELDS = re.compile(
     r"(?i)(^|[-_])(sig|signature|token|password|passwd|secret|credential|auth|(api|access)?[-_]?key)$"
 )
-_BY_THE_ENVIRONMENT = (
-    "give it by the environment where packages are installed: UV_INDEX_URL, UV_EXTRA_INDEX_URL"
-)
+_HASH = re.compile(r"\s--hash[=\s]\s*([a-z0-9]+:[0-9a-f]+)(?=\s|$)")
 
 
 def refuse_credentials(text: str, place: Place) -> None:
@@ -59,7 +57,12 @@ def pip_requirement(text: str, place: Place) -> tuple[str, str]:
         return text.partition("#")[0], _address(text, place)
     if re.match(r"[./~]|[A-Za-z]:\\", text) or re.search(r"[\\/]", text.partition("@")[0].partition(";")[0]):
         raise UnsupportedRequirement(
-            place, text, "it is a path; only packages from an index or an address can be built"
+            place,
+            text,
+            "it is a path; only packages from an index or an address can be built",
+            hint=f"write `-e {text}` if it is a project inside the code folder"
+            if text.startswith(".")
+            else None,
         )
     if re.fullmatch(r"\S+\.(?:whl|tar\.gz|zip)", text):
         raise UnsupportedRequirement(
@@ -95,29 +98,18 @@ def clauses(wanted: str, text: str, place: Place) -> str:
     return ",".join(sorted({re.sub(r"\s+", "", part) for part in parts}))
 
 
+def cut_hashes(text: str) -> tuple[str, tuple[str, ...]]:
+    """`(the requirement, its hashes)` of `numpy==2 --hash=sha256:...`."""
+    hashes = tuple(_HASH.findall(text))
+    return _HASH.sub(" ", text).strip(), hashes
+
+
 def _refuse_options(text: str, place: Place) -> None:
-    if not text.startswith("-"):
-        if re.search(r"\s--\w", text):
-            raise UnsupportedRequirement(
-                place, text, "options of a single requirement, such as hashes, are not supported yet"
-            )
-        return
-    option = re.split(r"[\s=]", text, maxsplit=1)[0]
-    if option == "--editable" or option.startswith("-e"):
-        raise UnsupportedRequirement(
-            place,
-            text,
-            "editable packages are not supported yet",
-            hint="put the package's code into the code folder",
-        )
-    if option in ("--index-url", "--extra-index-url", "--find-links", "--no-index") or option[:2] in (
-        "-i",
-        "-f",
-    ):
-        raise UnsupportedRequirement(
-            place, option, "the file cannot name an index yet", hint=_BY_THE_ENVIRONMENT
-        )
-    raise UnsupportedRequirement(place, option, "this option of pip is not supported")
+    if text.startswith("-"):
+        option = re.split(r"[\s=]", text, maxsplit=1)[0]
+        raise UnsupportedRequirement(place, option, "this option of pip is not supported")
+    if re.search(r"\s--\w", text):
+        raise UnsupportedRequirement(place, text, "this option of a single requirement is not supported")
 
 
 def _address(text: str, place: Place) -> str:

@@ -17,6 +17,7 @@ DrayError
 ├── RunDiffers         another run of the same id is here
 ├── NoRoomToImport     the disk would be full before the end
 ├── NoPython           no Python for the script on this shell's PATH
+├── NotAPython         what --python names is none
 ├── ScriptLeftOut      an ignore rule keeps the script here
 ├── WholeFileSystem    the code folder would be `/`
 └── BadScript          the script's kind cannot be started
@@ -128,6 +129,15 @@ class NoRoomToImport(DrayError):
             f"no room to import `{printable(str(folder))}`",
             why=f"it has {show_bytes(needed)}, and {show_bytes(free)} are free where the history is",
         )
+
+
+class NotAPython(UsageError):
+    """What `--python` names is no interpreter that could run the script."""
+
+    code = "not-a-python"
+
+    def __init__(self, path: str, why: str, hint: str | None) -> None:
+        super().__init__(f"`{printable(path)}` cannot run the script", why=why, hint=hint)
 
 
 class NoPython(UsageError):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dray.workspace.cleanup import CleanUp
     from dray.workspace.exporting import Exported
     from dray.workspace.importing import Imported
+    from dray.workspace.registered import Registered
 
 _ALL = Callable[[Event], None]
 
@@ -86,6 +87,13 @@ class Workspace:
                 return self.attached_target(attached)
             wanted = attached.name
         return self._targets[wanted]
+
+    @property
+    def environments(self) -> Registered:
+        """Environments that have a name here, in versions: `ws.environments.register("torch", environment)`."""
+        from dray.workspace.registered import Registered
+
+        return Registered(self.home)
 
     def attached_target(self, compute: Compute) -> VmTarget:
         """The target of an attached compute; its login is answered by what is kept, else by `answers`."""
@@ -162,7 +170,7 @@ class Workspace:
         """What a submit would do; starts nothing, stores nothing."""
         from dray.snapshot import plan
 
-        prepared = Prepared(submission, self.target(submission.compute))
+        prepared = Prepared(submission, self.target(submission.compute), self.home)
         walked = plan(prepared.folder, home=self.home)
         travels = [str(row[0]) for row in (*walked.files, *walked.links)]
         prepared.check_script_travels(travels, walked.left_out)
@@ -171,9 +179,11 @@ class Workspace:
             folder=str(prepared.folder),
             command=list(prepared.command),
             script=prepared.is_script,
-            python=prepared.python,
-            python_from=prepared.python_from,
-            environment=prepared.environment,
+            python=prepared.choice.python,
+            python_from=prepared.choice.python_from,
+            environment=prepared.choice.environment,
+            environment_why=prepared.choice.why,
+            notes=list(prepared.choice.notes),
             container=prepared.container,
             experiment=prepared.experiment,
             git=prepared.git.answer(),
@@ -199,7 +209,7 @@ class Workspace:
 
         tell: _ALL = on or (lambda event: None)
         target = self.target(submission.compute)
-        prepared = Prepared(submission, target)
+        prepared = Prepared(submission, target, self.home)
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
         # The machine's runner starts while the folder is read.
         hidden = submission.secrets.keys()
@@ -217,9 +227,13 @@ class Workspace:
             travels = [row[0] for row in (*snapshot.manifest["files"], *snapshot.manifest["links"])]
             prepared.check_script_travels(travels, snapshot.left_out)
             spec = prepared.spec(snapshot)
-            for line in header(spec, prepared.python_from, snapshot.summary()):
+            choice = prepared.choice
+            for line in header(spec, choice.python_from, snapshot.summary(), choice.why):
                 tell(Said(line))
-            return hand_over(self, target, spec, snapshot, connection, submission.secrets, tell)
+            for note in choice.notes:
+                tell(Said(note))
+            beside = {"credentials": dict(choice.credentials)} if choice.credentials else {}
+            return hand_over(self, target, spec, snapshot, connection, submission.secrets, tell, beside)
         except BaseException:
             connection.close()
             raise

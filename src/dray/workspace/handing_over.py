@@ -31,8 +31,12 @@ def hand_over(
     connection: Connection,
     secrets: Mapping[str, str],
     tell: Callable[[Event], None],
+    beside: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Write the new run into the history and bring it to its machine. `connection` is the run's when this returns."""
+    """Write the new run into the history and bring it to its machine. `connection` is the run's when this returns.
+
+    `beside` is what else the submit says of the environment, and no spec may hold: docs/design.md, "The wire".
+    """
     from dray.workspace.run import Run
 
     store = workspace.store
@@ -42,7 +46,7 @@ def hand_over(
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):
         store.create_run(spec)
-        handing = _HandingOver(workspace, target, spec, snapshot, tell)
+        handing = _HandingOver(workspace, target, spec, snapshot, tell, beside or {})
         trouble = handing.over(connection, secrets)
     record = store.run(spec.id)
     if trouble is None:
@@ -61,6 +65,7 @@ class _HandingOver:
         spec: RunSpec,
         snapshot: Snapshot,
         tell: Callable[[Event], None],
+        beside: Mapping[str, Any],
     ) -> None:
         self._workspace = workspace
         self._store = workspace.store
@@ -68,6 +73,7 @@ class _HandingOver:
         self._spec = spec
         self._snapshot = snapshot
         self._tell = tell
+        self._beside = beside
 
     def over(self, connection: Connection, secrets: Mapping[str, str]) -> BaseException | None:
         """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise.
@@ -120,7 +126,9 @@ class _HandingOver:
     def _ask(self, secrets: Mapping[str, str]) -> dict[str, Any]:
         """The machine's verdict on the claim."""
         request = {"op": "submit", "spec": self._spec.to_json(), "manifest": self._snapshot.manifest}
-        self.connection.ask({**request, "near": self._target.near(), "secrets": dict(secrets)})
+        self.connection.ask(
+            {**request, **self._beside, "near": self._target.near(), "secrets": dict(secrets)}
+        )
         header, _ = self.connection.receive()
         while "lacks" in header:  # twice, when what was kept there of a blob turned out to be none of it
             self._store.set_state(self._spec.id, RunState.STAGING)

@@ -18,12 +18,13 @@ from dray.core.sizes import parse_size
 from dray.core.spec import Container, Environment, RunSpec
 from dray.runner.mask import SHORTEST
 from dray.workspace import containers
+from dray.workspace.choosing import choose
 from dray.workspace.containers import ContainerWish
 from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
 from dray.workspace.git import GitQuestion
-from dray.workspace.python import users_python
 
 _MOST_LEFT_OUT = 1000
+_LISTS = ("extras", "groups", "extra_index_urls", "find_links")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,29 @@ class Submission:
     secrets: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
     outputs: tuple[str, ...] = ()
-    environment: str | None = None
-    """None: the nearest conda_dependencies.yml, if any; "none": none; else a file."""
+    environment: str | Environment | None = None
+    """None: the nearest file that says what is needed, if any; "none": none; else a file, or a registered name (`NAME:2`)."""
+    python: str | None = None
+    """An existing interpreter, used as it is; or a version, wished for in the environment."""
+    extras: tuple[str, ...] = ()
+    """Of a pyproject.toml."""
+    groups: tuple[str, ...] = ()
+    """Of a pyproject.toml."""
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    locked: str | None = None
+    """A lock's file, installed in place of what the environment names."""
+    refresh: bool = False
+    """Resolve the environment again."""
+    offline_host: bool = False
+    """Resolve and download here, and send the wheels."""
+    upgrade_retired: bool = False
+    """Take the successors of packages and Pythons that do not exist any more."""
+    torch: str | None = None
+    """Which build of PyTorch: "auto" (what fits the driver there), "cpu", "cu126" ..."""
+    require_gpu: bool = False
+    """A build that could not use the GPU is an error, and so is a machine without one."""
     buffered: bool = False
     cwd: str | None = None
     container: ContainerWish = field(default_factory=ContainerWish)
@@ -75,7 +97,12 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
         fields["outputs"] = (fields["outputs"],)
     if isinstance(fields.get("timeout_s"), str):
         fields["timeout_s"] = parse_duration(fields["timeout_s"])
-    for name in ("command", "outputs"):
+    for name in _LISTS:
+        if isinstance(fields.get(name), str):
+            fields[name] = (fields[name],)
+    if isinstance(fields.get("environment"), os.PathLike):
+        fields["environment"] = os.fspath(fields["environment"])
+    for name in ("command", "outputs", *_LISTS):
         fields[name] = tuple(map(str, fields.get(name) or ()))
     for name in ("tags", "env"):
         fields[name] = {str(key): str(value) for key, value in (fields.get(name) or {}).items()}
@@ -97,6 +124,8 @@ class Plan:
     python_from: str
     environment: Environment | None
     container: Container | None
+    environment_why: str
+    notes: list[str]
     experiment: str
     git: dict[str, Any] | None
     summary: str
@@ -114,6 +143,8 @@ class Plan:
             "python_from": self.python_from,
             "environment": self.environment.to_json() if self.environment else None,
             "container": self.container.to_json() if self.container else None,
+            "environment_why": self.environment_why,
+            "notes": self.notes,
             "experiment": self.experiment,
             "git": self.git,
             "summary": self.summary,
@@ -126,7 +157,7 @@ class Plan:
 class Prepared:
     """A submission whose folder, command, Python and environment are known; the code is not read yet."""
 
-    def __init__(self, wish: Submission, target: Target) -> None:
+    def __init__(self, wish: Submission, target: Target, home: Path) -> None:
         from dray.snapshot import find_code_folder, path_within
 
         if bool(wish.script) == bool(wish.command) or wish.command[:1] == ("",):
@@ -149,32 +180,9 @@ class Prepared:
             self.command = (inside or script.name, *wish.args)
             if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
                 raise BadScript(str(wish.script))
-        self.container = containers.of(wish.container, target.container)
-        self.environment, self.python, self.python_from = self._python(script)
         check_words(wish)
-
-    def _python(self, script: Path | None) -> tuple[Environment | None, str | None, str]:
-        from dray.environments import find_environment_file, read_environment
-
-        chosen = self.wish.environment
-        file: Path | None = None
-        if chosen is None:
-            file = find_environment_file((script or self.folder / "x").parent, self.folder)
-        elif chosen != "none":
-            file = Path(self.wish.cwd or os.getcwd()) / chosen
-        if file is not None:
-            return read_environment(file), None, "environment"
-        if self.container:
-            return None, None, "image"
-        if not self.target.is_here:
-            return None, None, "machine"
-        needs_one = self.is_script and self.command[0].endswith(".py")
-        try:
-            return None, *users_python(os.environ)
-        except UsageError:
-            if needs_one:
-                raise
-            return None, None, "PATH"
+        self.container = containers.of(wish.container, target.container)
+        self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
 
     def check_script_travels(self, paths: Iterable[str], left_out: Sequence[tuple[str, str, bool]]) -> None:
         """Refuse a script that an ignore rule keeps here. `paths` are those that travel."""
@@ -209,8 +217,9 @@ class Prepared:
             bytes=snapshot.bytes,
             left_out=tuple((item.path, item.rule) for item in snapshot.left_out[:_MOST_LEFT_OUT]),
             git=self.git.answer(),
-            python=self.python,
-            environment=self.environment,
+            python=self.choice.python,
+            environment=self.choice.environment,
+            refresh=wish.refresh,
             container=self.container,
             env=dict(wish.env),
             secrets=tuple(wish.secrets),
@@ -223,7 +232,7 @@ class Prepared:
         )
 
 
-def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
+def header(spec: RunSpec, python_from: str, summary: str, environment_why: str = "") -> list[str]:
     """The first lines of a submit: what goes where, and with which Python."""
     named = f" ({spec.name})" if spec.name else ""
     command = shlex.join(spec.command)
@@ -232,14 +241,24 @@ def header(spec: RunSpec, python_from: str, summary: str) -> list[str]:
     if spec.container:
         lines.append(f"container: {containers.in_words(spec.container)}")
     if spec.environment:
-        packages = len(spec.environment.packages)
-        source = spec.environment.source
-        if source and spec.folder:
-            source = os.path.relpath(source, spec.folder)
-        lines.append(f"environment: {source} ({packages} package{'s' * (packages != 1)})")
+        lines.append(f"environment: {environment_words(spec.environment, spec.folder, environment_why)}")
     elif spec.python and spec.script:
         lines.append(f"python: {spec.python} (from {python_from})")
     return lines
+
+
+def environment_words(environment: Environment, folder: str, why: str = "") -> str:
+    """requirements.txt (3 packages, python 3.11; beside the script)."""
+    source = environment.source
+    if source and folder and os.path.isabs(source):
+        below = os.path.relpath(source, folder)
+        source = source if below.startswith("..") else below
+    count = len(environment.packages) + len(environment.conda)
+    pieces = [f"{count} package{'s' * (count != 1)}"] if count or not environment.lock else []
+    pieces += ["locked"] if environment.lock else []
+    pieces += ["by conda"] if environment.conda else []
+    pieces += [f"python {environment.python}"] if environment.python else []
+    return (f"{source} " if source else "") + f"({', '.join(pieces)}{f'; {why}' if why else ''})"
 
 
 def me() -> str:
