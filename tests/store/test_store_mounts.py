@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.store import Store, mounts
+from dray.runner import mounts
+from dray.store import Store
 from tests.store.world import metric, new_run
 
 MOUNTS = """\

@@ -52,6 +52,7 @@ class ReasonKind(StrEnum):
     NOT_STARTED = "not-started"
     RUNNER_KILLED = "runner-killed"
     GUARD_KILLED = "guard-killed"
+    QUEUE_FAILED = "queue-failed"
     CANCELLED = "cancelled"
     HOST_REBOOTED = "host-rebooted"
     VANISHED = "vanished"

@@ -27,12 +27,16 @@ _PIPE = 1024 * 1024
 class Guard:
     """Runs in a process of its own, forked from the runner; `main` does not return."""
 
-    def __init__(self, folder: RunFolder, orders: int, reports: int, umask: int) -> None:
+    def __init__(self, folder: RunFolder, orders: int, reports: int, umask: int, hand: Any = None) -> None:
+        """`hand` is a socket by which the runner gives open files to keep, if it will."""
         self.folder = folder
         self.orders = orders
         self.reports = reports
         self.umask = umask
         self.prctl = processes.load_prctl()
+        self.hand = hand
+        self.kept: list[int] = []
+        """Files whose locks are the run's: they stay open here until the end, and in the script's process."""
         self.child = 0
         self.story = ends.Story()
         self.pump: _Pump | None = None
@@ -74,12 +78,26 @@ class Guard:
             order = json.loads(line.decode())
             if order.get("quit"):
                 os._exit(0)
+            elif order.get("keep"):
+                self._keep(int(order["keep"]))
+                self._report({"kept": len(self.kept)})
             elif order.get("drain"):
                 self._drain()
                 self._report({"drained": True})
             else:
                 self._start(order)
         return True
+
+    def _keep(self, count: int) -> None:
+        """Take over open files."""
+        import array
+        import socket
+
+        files = array.array("i")
+        how = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        for _, _, data in self.hand.recvmsg(1, socket.CMSG_SPACE(count * files.itemsize), how)[1]:
+            files.frombytes(data[: len(data) - len(data) % files.itemsize])
+        self.kept += list(files)
 
     def _start(self, order: dict[str, Any]) -> None:
         """Start one step. What happens next is told by reports."""
@@ -136,6 +154,9 @@ class Guard:
             os.dup2(nothing, 0)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            if order["step"] == "script":
+                for kept in self.kept:
+                    os.set_inheritable(kept, True)
             os.chdir(order["cwd"])
             if order.get("keeper"):
                 os.close(trouble)
@@ -326,8 +347,10 @@ def _execute(argv: list[str], env: dict[str, str], named: str | None = None) -> 
     raise telling
 
 
-def fork_guard(folder: RunFolder, umask: int, in_child: Callable[[], None]) -> tuple[int, int, int]:
-    """Start the guard; returns its pid and the runner's ends of the order and report pipes."""
+def fork_guard(
+    folder: RunFolder, umask: int, in_child: Callable[[], None], hand: Any = None
+) -> tuple[int, int, int]:
+    """Start the guard; returns its pid and the runner's ends of the order and report pipes. `hand`: a socket for open files."""
     orders_r, orders_w = os.pipe()
     reports_r, reports_w = os.pipe()
     pid = os.fork()
@@ -339,7 +362,7 @@ def fork_guard(folder: RunFolder, umask: int, in_child: Callable[[], None]) -> t
         os.close(orders_w)
         os.close(reports_r)
         in_child()
-        Guard(folder, orders_r, reports_w, umask).main()
+        Guard(folder, orders_r, reports_w, umask, hand).main()
     except BaseException:
         traceback.print_exc()  # stderr is runner.log
     finally:

@@ -12,6 +12,8 @@ from typing import Any
 from . import environment, processes, results
 from .folder import RunFolder
 from .mask import forms
+from .queue.asked import Asked
+from .queue.granted import Granted
 from .work import Work
 
 
@@ -19,13 +21,17 @@ class Order:
     """What a submit brings beside the spec: things that must not be written down, and things at hand."""
 
     def __init__(
-        self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str
+        self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str, asked: Asked
     ) -> None:
         self.spec = spec
         self.blobs: str | None = near.get("blobs")
         self.uv: str | None = near.get("uv")
         self.secrets = secrets
         self.travel = travel
+        self.asked = asked
+        """What it asks of the machine's GPUs and cores, looked at before the claim."""
+        self.granted = Granted()
+        """The devices that the run holds, as soon as it may start."""
 
     def hidden(self) -> list[bytes]:
         """What must not be seen in the log: the secrets, in every form that they are likely to be printed in."""
@@ -120,6 +126,7 @@ class ProcessLauncher(Launcher):
         env["DRAY_STREAMS"] = self.folder.streams(self.number)
         env["DRAY_OUTPUTS"] = os.path.join(self.folder.code, results.OUTPUTS)
         env["DRAY_EXPERIMENT"] = str(self.spec.get("experiment") or "")
+        env.update(self.order.granted.variables(self.spec.get("env") or {}))
         env.pop("DRAY_SECRETS", None)
         if self.order.secrets:
             env["DRAY_SECRETS"] = ",".join(self.order.secrets)

@@ -10,7 +10,7 @@ import os
 import traceback
 from typing import Any, Callable
 
-from . import ends, environment, layout, login, processes, results
+from . import ends, environment, layout, login, processes, queue, results
 from .folder import RunFolder
 from .launch import Order, launcher_for
 from .machine import Machine
@@ -41,7 +41,8 @@ class Runner:
         self._log_size: int | None = 0
         self.environ = login.own_environment()
         self.launcher = launcher_for(order, folder, self.number)
-        self.steps = Steps(folder, umask)
+        self.steps = Steps(folder, umask, will_keep=order.asked.wants.is_anything)
+        self.scheduler = queue.scheduler_for(self.spec, order.asked, self.steps, self.said)
 
     def live(self) -> None:
         """Everything up to the end."""
@@ -49,15 +50,18 @@ class Runner:
             end = self._live()
         except GuardGone:
             end = self._without_guard()
-        except environment.Stopped:
+        except (environment.Stopped, queue.Stopped):
             end = ends.document("canceled", ends.cancelled(self.steps.asked() or {}))
         except environment.BuildFailed as trouble:
             end = ends.document("failed", ends.reason(trouble.kind, str(trouble)))
+        except queue.Failed as trouble:
+            end = ends.document("failed", ends.reason("queue-failed", str(trouble)))
         except Exception as trouble:
             traceback.print_exc()
             end = self._at_fault(trouble)
         self.steps.sweep()
         self.launcher.sweep()
+        self.scheduler.leave()
         if self.order.secrets:
             cut = self.steps.complete_log()
             if cut:
@@ -67,6 +71,7 @@ class Runner:
         self.steps.quit()
 
     def _live(self) -> dict[str, Any]:
+        self.scheduler.enter()
         set_up = self._begin_set_up()
         if not layout.lay_out(
             self.machine, self.order.blobs, self.manifest, self.folder.code, lambda: not self.steps.asked()
@@ -78,8 +83,9 @@ class Runner:
         )
         if self.steps.asked():
             raise environment.Stopped
+        self.order.granted = self.scheduler.wait()
         step = self.launcher.step(self.environ)
-        seen = self.steps.run(step, self._begun, lambda: self._watch_log(step["log"]))
+        seen = self.steps.run(step, self._begun, lambda: self._watch(step["log"]))
         if "cannot" in seen:
             return _cannot_start(step["argv"][0], seen["cannot"])
         self._watch_log(step["log"])
@@ -128,6 +134,11 @@ class Runner:
         limit = seconds(self.spec.get("timeout_s"))
         if limit:
             self.steps.limit(limit, seconds(self.spec.get("grace_s")))
+
+    def _watch(self, log: str) -> None:
+        """Now and then while the script runs."""
+        self.scheduler.tend()
+        self._watch_log(log)
 
     def _watch_log(self, log: str) -> None:
         """A log only grows, unless its script cuts it: `> /dev/stderr` does, `>&2` does not. Then that is told, once."""

@@ -15,9 +15,7 @@ from typing import Any, Callable
 from . import code, frames, gate, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
-from .launch import Order
 from .machine import Machine
-from .start import start_runner
 from .steps import seconds
 from .streams import Reader
 from .trouble import Trouble
@@ -113,13 +111,22 @@ class Server:
     # -- submit
 
     def _op_submit(self, header: dict[str, Any]) -> None:
+        from . import queue  # what only a submit needs: most channels look, and want to be quick
+        from .launch import Order
+        from .start import start_runner
+
         spec, manifest, near = header["spec"], header["manifest"], header.get("near") or {}
         self._folder({"run": spec.get("id")})
         try:
             layout.check(manifest)
         except layout.BadManifest as trouble:
             raise Trouble("bad-manifest", str(trouble)) from None
-        order = Order(spec, near, header.get("secrets") or {}, os.path.join(self.here, "travel"))
+        try:
+            asked = queue.Asked(spec)
+        except queue.Refused as refused:
+            self.send({"refused": refused.code, "text": str(refused)})
+            return
+        order = Order(spec, near, header.get("secrets") or {}, os.path.join(self.here, "travel"), asked)
         held = gate.enter(self.machine.folder)  # what is here now is here when the runner looks for it
         try:
             lacks = layout.lacking(self.machine, order.blobs, manifest)

@@ -29,14 +29,23 @@ class GuardGone(Exception):
 class Steps:
     """One guard, from its fork to its end."""
 
-    def __init__(self, folder: RunFolder, umask: int) -> None:
+    def __init__(self, folder: RunFolder, umask: int, will_keep: bool = False) -> None:
+        """`will_keep`: the guard is to be given open files later, which takes a channel of its own."""
         self.folder = folder
         self.timed_out = False
         self._deadline: float | None = None
         self._grace_s = 0.0
         self._unread = b""
         processes.become_subreaper(processes.load_prctl())
-        self.guard, self._orders, self._reports = fork_guard(folder, umask, lambda: None)
+        self._hand: Any = None
+        theirs: Any = None
+        if will_keep:
+            import socket  # milliseconds, and few runs need it
+
+            self._hand, theirs = socket.socketpair()
+        self.guard, self._orders, self._reports = fork_guard(folder, umask, lambda: None, theirs)
+        if theirs is not None:
+            theirs.close()
 
     def run(
         self,
@@ -79,6 +88,24 @@ class Steps:
             grace = self._grace()
             if grace is not None:
                 return self._end(grace)
+
+    def keep(self, files: list[int]) -> None:
+        """Give the guard those open files too: their locks live as long as any of us, and as the script's own process."""
+        import array
+        import socket
+
+        try:
+            self._hand.sendmsg([b"k"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
+        except OSError:
+            raise GuardGone from None
+        self._order({"keep": len(files)})
+        self._report()
+
+    def pause(self, patience_s: float) -> None:
+        """Wait while no step runs; a cancel is noticed by whoever asks afterwards. Raises GuardGone."""
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline and not self.asked():
+            self._has_report(min(_TICK_S, max(0.0, deadline - time.monotonic())))
 
     def limit(self, seconds_from_now: float, grace_s: float) -> None:
         """End the step after that long."""

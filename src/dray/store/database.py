@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from dray import __version__
-from dray.store import errors, migrations, mounts
+from dray.runner import mounts
+from dray.store import errors, migrations
 
 BUSY_S = 30.0
 

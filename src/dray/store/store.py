@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dray.core.states import RunState
-from dray.store import contents, mounts, newest, points, progress, runs, streams, submitting
+from dray.runner import mounts
+from dray.store import contents, newest, points, progress, runs, streams, submitting
 from dray.store.database import Database
 from dray.store.errors import RunExists, StoreError
 from dray.store.events import plain

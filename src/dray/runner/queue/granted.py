@@ -1,0 +1,56 @@
+"""What a run holds, and the variables by which its program sees that and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+from .wants import Unit
+
+NOTHING = "-1"
+"""An index that no GPU has. An empty text would do for CUDA, but programs and shells take it for "not set"."""
+ORDER = "CUDA_DEVICE_ORDER"
+NVIDIA = "CUDA_VISIBLE_DEVICES"
+AMD, HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
+NAMES = (NVIDIA, AMD, HIP)
+
+
+class Granted(NamedTuple):
+    """Devices that a run holds now."""
+
+    units: Tuple[Unit, ...] = ()
+    by_index: bool = False
+    hides: bool = False
+    """Whether the program sees none, if it holds none. False where nothing was said and there is nothing to hide."""
+
+    def variables(self, users: Dict[str, str]) -> Dict[str, str]:
+        """What the program's environment needs; `users` is what the submit said of its own."""
+        if not self.units and not self.hides:
+            return {}
+        mine = {
+            vendor: [unit for unit in self.units if unit.vendor == vendor] for vendor in ("nvidia", "amd")
+        }
+        nvidia = ",".join(self._name(unit) for unit in mine["nvidia"]) or NOTHING
+        if mine["amd"]:
+            # HIP counts what ROCR leaves, and takes CUDA's variable for its own.
+            left = ",".join(str(number) for number in range(len(mine["amd"])))
+            said = {AMD: ",".join(self._name(unit) for unit in mine["amd"]), HIP: left, NVIDIA: left}
+        else:
+            said = {NVIDIA: nvidia, AMD: NOTHING, HIP: NOTHING}
+        said[ORDER] = "PCI_BUS_ID"
+        # Who wants to see less than it holds may.
+        return {name: value for name, value in said.items() if users.get(name) not in ("", NOTHING)}
+
+    def _name(self, unit: Unit) -> str:
+        return str(unit.slot) if self.by_index and unit.part is None else unit.uuid
+
+    def to_json(self) -> Dict[str, Any]:
+        """For the run's own words."""
+        return {"gpus": [{"index": u.label, "uuid": u.uuid, "name": u.name} for u in self.units]}
+
+
+def of(uuids: Tuple[str, ...], units: Tuple[Unit, ...], spec: Dict[str, Any]) -> Granted:
+    """The grant of those devices to that run, in the order of the bus."""
+    asked: Optional[Dict[str, Any]] = spec.get("gpus")
+    held = tuple(unit for unit in units if unit.uuid in uuids)
+    said = asked is not None and (asked.get("count") is not None or bool(units))
+    return Granted(held, bool((asked or {}).get("numbers")), hides=said)
