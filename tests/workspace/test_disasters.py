@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.runner.machines import is_alive, kill, people_of
 from tests.workspace.test_killed_clients import essence
 from tests.workspace.worlds import SmallDisk, World, wait_until
 
@@ -136,7 +140,6 @@ def test_out_of_memory_is_told_from_a_plain_kill(world: World) -> None:
     try:
         (group / "memory.limit_in_bytes").write_text(str(200 << 20))
         inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-        import subprocess
         import sys
 
         words = [*inside, sys.executable, "-m", "dray", "submit", "-d", "hungry.py"]
@@ -166,8 +169,6 @@ def test_a_killed_script_is_no_memory_trouble(world: World) -> None:
 
 def test_cancel_of_a_run_that_is_still_on_its_way(world: World) -> None:
     """A client that was stopped in the middle of its submit wakes up too late."""
-    import signal
-
     world.write("hello.py", "print('hello')")
     for size in range(40):
         world.write(f"big/{size}.bin", "x" * 1_000_000 + str(size))
@@ -202,6 +203,86 @@ for i in range(1, 5): dray.log(x=i + 1, step=i)
     steps, values = essence(world, "@last")["metrics"]["x"]
     assert steps == [0, 1, 2, 3, 4]
     assert values == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+_CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* The clock on the wall is off by as many seconds as stand in the file $CLOCK_OFF; a stop-watch is not. */
+int clock_gettime(clockid_t which, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(which, now);
+    const char *name = getenv("CLOCK_OFF");
+    FILE *file = which == CLOCK_REALTIME && name ? fopen(name, "re") : NULL;
+    long off = 0;
+    if (file && fscanf(file, "%ld", &off) == 1) now->tv_sec += off;
+    if (file) fclose(file);
+    return failed;
+}
+"""
+
+
+@pytest.mark.parametrize("off", [-7200, 7200])
+def test_a_machine_whose_clock_jumps_measures_and_limits_by_a_stop_watch(
+    world: World, tmp_path: Path, off: int
+) -> None:
+    (tmp_path / "clock.c").write_text(_CLOCK)
+    shim, offset = tmp_path / "clock.so", tmp_path / "off"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "clock.c", "-ldl"], check=True)
+    offset.write_text("0")
+    jumping = {"LD_PRELOAD": str(shim), "CLOCK_OFF": str(offset)}
+    code = f"""
+import dray, time
+for i in range(10):
+    if i == 5: before = time.time(); open({str(offset)!r}, "w").write("{off}"); print(round(time.time() - before, -2))
+    dray.log(x=i, step=i); time.sleep(0.1)
+time.sleep(60 * ("for-ever" in __import__("sys").argv))
+"""
+    world.write("jump.py", code)
+
+    done = world.dray("submit", "--timeout", "1m", "jump.py", env=jumping)
+
+    assert (done.code, float(done.out)) == (0, off), (
+        done
+    )  # the script saw its clock jump, and was not ended for it
+    shown = world.show()
+    assert 1.0 <= shown["duration_s"] < 30
+    assert essence(world, "@last")["metrics"]["x"] == (list(range(10)), [float(i) for i in range(10)])
+
+    offset.write_text("0")
+    began = time.monotonic()
+    ended = world.dray("submit", "--timeout", "2s", "jump.py", "for-ever", env=jumping)
+    assert ended.code == 124, ended
+    assert 2 <= time.monotonic() - began < 30
+    assert 2 <= world.show()["duration_s"] < 30
+
+
+def test_no_command_calls_a_run_of_an_earlier_boot_running(world: World) -> None:
+    world.write("sleep.py", "import os, time; print(os.getpid(), flush=True); time.sleep(300)")
+    run = world.dray("submit", "-d", "sleep.py").out.decode().strip()
+    pid = int(wait_until(lambda: world.dray("logs", run).out))
+    assert world.show(run)["status"] == "running"
+    runner, guard = people_of(pid)
+    os.kill(runner, signal.SIGSTOP)  # so that none has time to notice the other's death
+    kill(guard, runner)
+    # The folder as a machine that was rebooted since finds it.
+    (file,) = (world.home / "machine").glob(f"*/runs/{run}/run.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "boot": "00000000-an-earlier-boot"}))
+
+    said = world.dray("runs")
+
+    assert b"running" not in said.out
+    assert b"lost" in said.out
+    shown = world.show(run)
+    assert (shown["status"], shown["reason"]["kind"]) == ("lost", "host-rebooted")
+    assert world.dray("follow", run).code != 0
+    if is_alive(pid):  # a reboot would have ended it
+        kill(pid)
 
 
 def test_twenty_clients_read_one_run(world: World) -> None:

@@ -28,6 +28,28 @@ def test_a_file_that_did_not_travel_is_named_as_it_stands_in_the_code_folder(wor
     assert world.show()["explanations"] == [sentence]
 
 
+def test_a_command_line_in_one_word_is_told_from_a_program_that_is_not_there(world: World) -> None:
+    said = world.dray("submit", "--", "echo hi there")
+
+    assert said.code == 125
+    assert (
+        "it is one word: `dray submit -- echo hi there`, or `dray submit -- sh -c 'echo hi there'`"
+        in said.err
+    )
+    assert "one word" not in world.dray("submit", "--", "no-such-program", "a b").err
+
+
+def test_a_text_given_as_a_metric_is_shown(world: World) -> None:
+    world.write(
+        "odd.py",
+        "import dray; dray.log(acc='n/a', step=1); dray.log(acc='high', step=2); dray.log(acc=0.5)\n",
+    )
+    world.dray("submit", "odd.py")
+
+    assert world.show()["texts"] == {"acc": {"value": "high", "step": 2}}
+    assert re.search(r"^texts +acc high \(step 2\)$", world.dray("show").out.decode(), re.MULTILINE)
+
+
 def test_the_list_of_all_runs_has_the_sentences_and_asks_no_machine_for_them(world: World) -> None:
     world.write("train.py", "open('stray.txt', 'w').close()\n")
     world.dray("submit", "train.py")

@@ -83,13 +83,13 @@ def test_a_submit_killed_at_20_moments_of_its_first_second_loses_nothing(world: 
     _kill_at(world, [0.3 * i / 13 for i in range(14)] + [0.3 + 0.12 * i for i in range(6)])
 
 
-def test_followers_killed_again_and_again_double_nothing(world: World) -> None:
-    world.write("train.py", SCRIPT.replace("0.01", "0.1"))
+def test_followers_killed_at_20_moments_double_nothing(world: World) -> None:
+    world.write("train.py", SCRIPT.replace("0.01", "0.2"))
     run = world.dray("submit", "-d", "train.py").out.decode().strip()
     rng = random.Random(11)
-    for _ in range(6):
+    for moment in [0.02 * i for i in range(15)] + [rng.uniform(0.3, 0.6) for _ in range(5)]:
         follower = world.start("follow", run)
-        time.sleep(rng.uniform(0.05, 0.5))  # the moment is the test
+        time.sleep(moment)  # the moment is the test
         follower.kill()
         follower.communicate()
     last = world.dray("follow", run)

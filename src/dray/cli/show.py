@@ -80,6 +80,10 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("note", (run["note"] or "").splitlines()),
         ("edited", [text for edit in run["edits"] if (text := _edited(edit))]),
         ("metrics", [_metric(name, point) for name, point in run["metrics"].items()]),
+        (
+            "texts",
+            [f"{name} {_at_step(point['value'][:200], point)}" for name, point in run["texts"].items()],
+        ),
         ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
         ("remarks", run["explanations"]),
     ]
@@ -116,8 +120,11 @@ def _host(host: Mapping[str, Any]) -> str:
 
 
 def _metric(name: str, point: Mapping[str, Any]) -> str:
-    step = f" (step {point['step']})" if point["step"] is not None else ""
-    return f"{name} {show_number(point['value'])}{step}"
+    return f"{name} {_at_step(show_number(point['value']), point)}"
+
+
+def _at_step(value: str, point: Mapping[str, Any]) -> str:
+    return f"{value} (step {point['step']})" if point["step"] is not None else value
 
 
 def _python(environment: Mapping[str, Any] | None) -> str:

@@ -20,9 +20,11 @@ def parse_duration(text: str) -> float:
 
 
 def show_duration(seconds: float | None) -> str:
-    """Two figures that matter: 0.3s, 12s, 3m20s, 4h05m, 2d03h."""
+    """Two figures that matter: 0.04s, 0.3s, 12s, 3m20s, 4h05m, 2d03h."""
     if seconds is None:
         return "-"
+    if 0 < seconds < 0.095:
+        return f"{max(seconds, 0.01):.2f}s"
     if seconds < 10:
         return f"{max(seconds, 0):.1f}s"
     whole = round(seconds)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from dray.core.errors import printable
 from dray.core.spec import RunSpec
+from dray.core.states import ReasonKind
 from dray.store import RunRecord
 
 _MISSING = re.compile(rb"No such file or directory: b?(['\"])(.{1,1000}?)\1")
@@ -17,7 +19,7 @@ def explain(record: RunRecord, spec: RunSpec, last_lines: bytes) -> list[str]:
     end = record.end or {}
     told = _left_out_and_missed(record.id, spec, last_lines)
     told += [printable(str(note)) for note in record.notes]
-    told += _named_in_vain(spec, end)
+    told += _named_in_vain(spec, end) + _one_word(spec, record.reason or {})
     elsewhere: dict[str, Any] = end.get("elsewhere") or {}
     if elsewhere.get("count"):
         named = ", ".join(printable(str(p)) for p in elsewhere["files"][:5])
@@ -46,6 +48,21 @@ def _named_in_vain(spec: RunSpec, end: dict[str, Any]) -> list[str]:
     if any(not str(path).startswith("outputs/") for path, _ in files):
         return []
     return [f"no file fits {' or '.join(f'`--outputs {printable(glob)}`' for glob in beside)}"]
+
+
+def _one_word(spec: RunSpec, reason: dict[str, Any]) -> list[str]:
+    """A whole command line that was given as the name of a program."""
+    program = spec.command[0]
+    if (
+        reason.get("kind") != ReasonKind.CANNOT_START
+        or spec.script
+        or len(spec.command) > 1
+        or " " not in program.strip()
+    ):
+        return []
+    return [
+        f"it is one word: `dray submit -- {printable(program)}`, or `dray submit -- sh -c {shlex.quote(printable(program))}`"
+    ]
 
 
 def _left_out_and_missed(run_id: str, spec: RunSpec, last_lines: bytes) -> list[str]:

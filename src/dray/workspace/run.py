@@ -235,6 +235,11 @@ class Run:
         """From the submit, from the script, and set afterwards."""
         return self._here().tags(self.id)
 
+    def texts(self) -> dict[str, tuple[str, int | None]]:
+        """name -> (value, step) of the last that was given to `log` under that name and was no number."""
+        lines = self._store.texts(self.id)
+        return {line.data["name"]: (str(line.data.get("value")), line.data["step"]) for line in lines}
+
     def tables(self) -> list[Table]:
         """What was logged with `log_table`, oldest first."""
         from dray.workspace import logged
@@ -431,6 +436,7 @@ class Run:
             "note": record.note,
             "edits": self.edits(),
             "metrics": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.latest().items())},
+            "texts": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.texts().items())},
             "outputs": [{"path": p, "bytes": n} for p, n in self.outputs.known()],
             "logs": sorted({s for _, s in self._store.log_streams(self.id) if s.startswith("log.")}),
             "attempts": record.attempts,
