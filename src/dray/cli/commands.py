@@ -18,6 +18,7 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
     ("wait", "Wait until runs have ended.", RUNNING, "wait"),
     ("cancel", "Stop runs, keeping all they have written so far.", RUNNING, "cancel"),
     ("rerun", "Run the same code, environment and command again.", RUNNING, "rerun"),
+    ("exec", "Run a command inside a live run.", RUNNING, "exec"),
     ("experiment submit", "The same as `dray submit`.", RUNNING, "experiment"),
     ("runs", "List the history, newest first.", HISTORY, "runs"),
     ("show", "Show all that is known of a run.", HISTORY, "show"),
@@ -53,7 +54,7 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
 )
 
 HABITS = {
-    "run": "submit", "start": "submit", "launch": "submit", "exec": "submit", "python": "submit", "sbatch": "submit",
+    "run": "submit", "start": "submit", "launch": "submit", "python": "submit", "sbatch": "submit",
     "ps": "runs", "ls": "runs", "list": "runs", "history": "runs", "jobs": "runs", "queue": "runs", "squeue": "runs",
     "stop": "cancel", "kill": "cancel", "abort": "cancel", "terminate": "cancel", "scancel": "cancel",
     "log": "logs", "output": "logs", "cat": "logs", "tail": "follow", "watch": "follow",

@@ -84,6 +84,15 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
          (("--help",), "", "Show what it does.")),
         (("run", False), ("any", True)), True,
     ),
+    "exec": (
+        ((("-i", "--interactive"), "", "Pass on what is typed"),
+         (("-t", "--tty"), "", "Give the command a terminal"),
+         (("--secrets",), "", "Let the command have the run's secrets"),
+         (("-q", "--quiet"), "", "Say nothing but errors"),
+         (("-v", "--verbose"), "", "Say more"),
+         (("--help",), "", "Show what it does.")),
+        (("run", False),), True,
+    ),
     "experiment submit": (
         ((("-c", "--compute"), "compute", "Where to run"),
          (("--experiment",), "experiment", "The experiment it belongs to"),

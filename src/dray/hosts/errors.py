@@ -167,6 +167,7 @@ class MachineRefused(DrayError):
             f"{where} refused: {printable(text)}", why=f"its runner calls this `{printable(code)}`"
         )
         self.refusal = code
+        self.said = text
 
 
 def _quoted(word: str | None) -> str:

@@ -191,6 +191,20 @@ class RunFolder:
             return False
         return True
 
+    def note_visit(self) -> None:
+        """Somebody has a command run inside: whatever becomes of who started it, it is looked for when the run ends."""
+        try:
+            os.close(os.open(self._visited(), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError:
+            return  # a full disk: then only its escort ends it
+
+    def was_visited(self) -> bool:
+        """Whether there may be commands that others have started inside."""
+        return os.path.lexists(self._visited())
+
+    def _visited(self) -> str:
+        return os.path.join(self.attempt((self.attempts() or [1])[-1]), "visited")
+
     def ask_to_cancel(self, asked: dict[str, Any]) -> None:
         """Put the request where the runner looks. A script that has filled the disk can be ended too."""
         try:

@@ -161,7 +161,7 @@ class Guard:
             if order.get("keeper"):
                 os.close(trouble)
                 _keep(order["keeper"], told)
-            _execute(order["argv"], order["env"], order.get("program"))
+            execute(order["argv"], order["env"], order.get("program"))
         except OSError as problem:
             os.write(trouble, str(problem.errno or errno.ENOEXEC).encode())
         except ValueError:  # a NUL byte, or a letter that this machine's names cannot hold
@@ -332,7 +332,7 @@ class _Pump:
         os.close(self.log)
 
 
-def _execute(argv: list[str], env: dict[str, str], named: str | None = None) -> None:
+def execute(argv: list[str], env: dict[str, str], named: str | None = None) -> None:
     """execve with the run's own PATH, not ours. `named`: the program, when the first word is not it. Raises the most telling OSError."""
     program = named or argv[0]
     if "/" in program:

@@ -49,6 +49,14 @@ class Launcher:
         """The order to the guard; `machines` is the machine's own environment."""
         raise NotImplementedError
 
+    def door(self, step: dict[str, Any]) -> dict[str, Any]:
+        """How others get inside while the run lives (docs/design.md, "Into a live run"); `step` is the order that the guard got.
+
+        `env` and `cwd` of a process that goes in, `hidden`: which of its variables are secrets. Where inside is not here, `into`: the
+        words before a command (`into_tty` with a terminal), and `hosts`: the addresses of its ports.
+        """
+        return {"env": step["env"], "cwd": step["cwd"]}
+
     def sweep(self) -> None:
         """End what the run has started beside the guard's process tree. Called at every end; never raises."""
 
@@ -132,6 +140,10 @@ class ProcessLauncher(Launcher):
             env["DRAY_SECRETS"] = ",".join(self.order.secrets)
             env.update(self.order.secrets)
         return env
+
+    def door(self, step: dict[str, Any]) -> dict[str, Any]:
+        """The same environment and folder; its ports are the machine's."""
+        return {"env": step["env"], "cwd": step["cwd"], "hidden": sorted(self.order.secrets)}
 
     def step(self, machines: dict[str, str]) -> dict[str, Any]:
         """The order to the guard."""

@@ -15,6 +15,7 @@ from .folder import RunFolder
 from .launch import Order, launcher_for
 from .machine import Machine
 from .mask import Mask
+from .reach import door
 from .steps import GuardGone, Steps, seconds
 from .streams import StateStream
 from .work import Work
@@ -60,6 +61,8 @@ class Runner:
             traceback.print_exc()
             end = self._at_fault(trouble)
         self.steps.sweep()
+        if self.folder.was_visited():
+            processes.kill_all(lambda: processes.marked(self.folder.id), 1.0)
         self.launcher.sweep()
         self.scheduler.leave()
         if self.order.secrets:
@@ -85,6 +88,7 @@ class Runner:
             raise environment.Stopped
         self.order.granted = self.scheduler.wait()
         step = self.launcher.step(self.environ)
+        door.keep(self.folder.id, self.launcher.door(step))
         seen = self.steps.run(step, self._begun, lambda: self._watch(step["log"]))
         if "cannot" in seen:
             return _cannot_start(step["argv"][0], seen["cannot"])
@@ -157,6 +161,7 @@ class Runner:
 
     def _finish(self, seen: dict[str, Any]) -> dict[str, Any]:
         """The script has ended, as `seen`; leftovers get a while, then the end is what it is."""
+        door.shut(self.folder.id)
         self.said.state("finalizing")
         asked = self.steps.asked()
         hurried = asked or self.steps.timed_out

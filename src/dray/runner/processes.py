@@ -188,6 +188,35 @@ def name_of(pid: int, mask: Mask) -> str:
     return mask.feed(b" ".join(w for w in words if w))[:200].decode(errors="replace")
 
 
+def born(pid: int) -> str | None:
+    """What tells this process from a later one of the same number; None when it is gone, or a zombie."""
+    if not IS_LINUX:
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return None
+        return ""
+    row = _stat(pid)
+    return row[19] if row and row[0] not in ("Z", "X") else None
+
+
+def parent(pid: int) -> int | None:
+    """The parent's pid; None when it is gone."""
+    if not IS_LINUX:
+        return _parents_by_ps().get(pid)
+    row = _stat(pid)
+    return int(row[1]) if row else None
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Its row in /proc, from the state on."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return None
+
+
 def is_zombie(pid: int) -> bool:
     """Ended, and only waiting to be noticed by its parent."""
     if not IS_LINUX:

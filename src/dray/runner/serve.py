@@ -10,7 +10,7 @@ import select
 import sys
 import time
 import traceback
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import code, frames, gate, layout, results, visit
 from .files import remove_tree, write_all
@@ -19,6 +19,9 @@ from .machine import Machine
 from .steps import seconds
 from .streams import Reader
 from .trouble import Trouble
+
+if TYPE_CHECKING:
+    from .reach.line import Line
 
 _SETTLE_EVERY_S = 1.0
 _QUICK_S, _SLOW_S = 0.004, 0.05
@@ -50,6 +53,7 @@ class Server:
         self.ended = False
         self._lives: list[int] = []
         """A pipe of each run that was started here: it ends with the run, which is then told at once."""
+        self.source = 0
         self._pause = _QUICK_S
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
@@ -62,6 +66,7 @@ class Server:
 
     def main(self, source: int, first: frames.Frame) -> None:
         """Answer `first`, then whatever comes, until the channel ends."""
+        self.source = source
         self._answer(*first)
         while not self.ended:
             patience = self._pause if self.following else None
@@ -265,6 +270,28 @@ class Server:
         from .giving import give
 
         give(self._folder(header), header, self.send)
+
+    # -- into a live run: the channel serves nothing else from then on
+
+    def _op_exec(self, header: dict[str, Any]) -> None:
+        from .reach.commands import execute
+
+        self._reach(header, execute)
+
+    def _reach(
+        self, header: dict[str, Any], reach: Callable[[RunFolder, dict[str, Any], Line], None]
+    ) -> None:
+        from .reach.line import Line
+
+        folder = self._folder(header)
+        if self._missing(folder):
+            return
+        line = Line(self.receive, self.source, self.out)
+        self.ended = True
+        try:
+            reach(folder, header, line)
+        finally:
+            line.finish()
 
     def _op_ping(self, header: dict[str, Any]) -> None:
         self.send({"pong": True})

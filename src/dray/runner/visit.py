@@ -62,6 +62,12 @@ def _last_judgement(folder: RunFolder, number: int, facts: dict[str, Any]) -> di
 
 def _started(folder: RunFolder, number: int) -> float | None:
     """When the script was started, by the runner's own words."""
+    said = said_running(folder, number)
+    return said[0] if said else None
+
+
+def said_running(folder: RunFolder, number: int) -> tuple[float, int | None] | None:
+    """When the script was started, and as which process, by the runner's own words; None while it was not."""
     try:
         lines = read_regular(os.path.join(folder.streams(number), STATE)).split(b"\n")
     except OSError:
@@ -70,7 +76,8 @@ def _started(folder: RunFolder, number: int) -> float | None:
         try:
             event = json.loads(line.decode())
             if event["type"] == "state" and event["data"]["state"] == "running":
-                return float(event["t"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                pid = event["data"].get("pid")
+                return float(event["t"]), pid if isinstance(pid, int) and pid > 1 else None
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
     return None

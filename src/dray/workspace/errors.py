@@ -9,6 +9,8 @@ DrayError
 ├── NoCode             a run carried no code
 ├── CodeGone           the code of a run is not to be had any more
 ├── SecretMissing      a run cannot be repeated without its secret
+├── NotRunning         a command or a port is wanted of a run that does not run
+├── CannotExecute      a command cannot be started inside a run
 ├── PandasMissing      a DataFrame is wanted where there is no pandas
 ├── NoHome             no place for the history
 ├── RunNotEnded        only what has ended can be exported
@@ -25,6 +27,7 @@ DrayError
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +45,34 @@ class RunAlive(DrayError):
         super().__init__(
             f"run {run_id} is {state}", why="a live run is never removed", hint=f"dray cancel {run_id}"
         )
+
+
+class NotRunning(DrayError):
+    """Nobody can reach into a run that does not run."""
+
+    code = "not-running"
+    exit_code = 125
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(
+            f"run {run_id} is not running", why=printable(why), hint=f"what it left: dray show {run_id}"
+        )
+
+
+class CannotExecute(DrayError):
+    """The command is not there, or is no program."""
+
+    code = "cannot-execute"
+    exit_code = 126
+
+    def __init__(self, run_id: str, why: str, number: str) -> None:
+        super().__init__(
+            f"the command cannot be started in run {run_id}",
+            why=printable(why),
+            hint=f"for pipes and variables: dray exec {run_id} -- sh -c 'echo $PATH'",
+        )
+        if number == str(errno.ENOENT):
+            self.exit_code = 127
 
 
 class PandasMissing(DrayError):

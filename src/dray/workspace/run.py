@@ -17,6 +17,7 @@ from dray.workspace.explain import explain
 from dray.workspace.following import Follower, look
 from dray.workspace.linking import linked
 from dray.workspace.outputs import Outputs
+from dray.workspace.reaching import Reachable
 from dray.workspace.showing import Shown
 from dray.workspace.submission import check_word, me
 
@@ -33,7 +34,7 @@ SCRIPT_LOG = "log.script"
 _MOST_TAIL = 64 << 20
 
 
-class Run:
+class Run(Reachable):
     """A run of the history. Reading attributes reads the history; `refresh` and `follow` ask the machine."""
 
     def __init__(

@@ -1,0 +1,1 @@
+"""What reaches into a live run over a channel: commands (`commands`), its ports (`ports`). Begin with `door.py`."""

@@ -1,0 +1,110 @@
+"""The way into a live run: what its launcher says of it, kept in the runner's memory and on no disk (docs/decisions/0038).
+
+The runner keeps it (`keep`); whoever serves a channel of the same user finds it (`find`), by the process that the run is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List
+
+from .. import processes, visit
+from ..files import write_all
+from ..folder import RunFolder
+
+_NAME = "dray-door-"
+_MOST = 16 << 20
+
+_kept: Dict[str, int] = {}
+
+
+class Door:
+    """How to get inside one run, for as long as it is open."""
+
+    def __init__(self, pid: int, born: str, words: dict[str, Any]) -> None:
+        self.pid = pid
+        self._born = born
+        self.env: Dict[str, str] = {str(name): str(value) for name, value in words["env"].items()}
+        """The environment of a process that goes in; secrets included."""
+        self.cwd = str(words["cwd"])
+        self.hidden = [str(name) for name in words.get("hidden") or []]
+        """Names of the variables that are secrets."""
+        self._into = [str(word) for word in words.get("into") or []]
+        self._into_tty = [str(word) for word in words.get("into_tty") or self._into]
+        self.hosts: List[str] = [str(host) for host in words.get("hosts") or []]
+        """Addresses at which this machine reaches the run's ports; none: the run shares the machine's own."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run's process is still there."""
+        return processes.born(self.pid) == self._born
+
+    def into(self, *, tty: bool) -> List[str]:
+        """Words that stand before a command to have it run inside; none where inside is here."""
+        return self._into_tty if tty else self._into
+
+
+def keep(run_id: str, words: dict[str, Any]) -> None:
+    """Leave the door where `find` looks for it, until this process ends or `shut` is called."""
+    shut(run_id)
+    if hasattr(os, "memfd_create"):
+        try:
+            fd = os.memfd_create(_NAME + run_id)
+            write_all(fd, json.dumps(words).encode())
+            _kept[run_id] = fd
+        except OSError:
+            return  # an old kernel: `find` asks the process itself
+
+
+def shut(run_id: str) -> None:
+    """Nobody finds it any more."""
+    fd = _kept.pop(run_id, None)
+    if fd is not None:
+        os.close(fd)
+
+
+def find(folder: RunFolder) -> Door | None:
+    """The door of that run; None while it has none, or not any more."""
+    number = (folder.attempts() or [1])[-1]
+    if folder.end(number) is not None:
+        return None
+    said = visit.said_running(folder, number)
+    pid = said[1] if said else None
+    born = processes.born(pid) if pid else None
+    if not pid or born is None:
+        return None
+    words = _of_runner(folder.id, pid) or _of_process(folder, pid)
+    return Door(pid, born, words) if words else None
+
+
+def _of_runner(run_id: str, pid: int) -> dict[str, Any] | None:
+    """What the runner keeps: it is the parent of the guard, which is the parent of `pid`."""
+    guard = processes.parent(pid)
+    runner = processes.parent(guard) if guard else None
+    if not runner:
+        return None
+    wanted = "/memfd:%s%s (deleted)" % (_NAME, run_id)
+    try:
+        for fd in os.listdir("/proc/%d/fd" % runner):
+            path = "/proc/%d/fd/%s" % (runner, fd)
+            if os.readlink(path) == wanted:
+                with open(path, "rb") as file:
+                    words = json.loads(file.read(_MOST).decode())
+                return words if isinstance(words, dict) else None
+    except (OSError, ValueError):
+        return None  # it has just ended
+    return None
+
+
+def _of_process(folder: RunFolder, pid: int) -> dict[str, Any] | None:
+    """Where the runner could keep nothing: with what environment the process was started."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            rows = [os.fsdecode(row).partition("=") for row in file.read(_MOST).split(b"\0") if b"=" in row]
+    except OSError:
+        return None
+    env = {name: value for name, _, value in rows}
+    if env.get(processes.MARK) != folder.id:
+        return None  # a script may write into its state what it likes
+    return {"env": env, "cwd": folder.code, "hidden": env.get("DRAY_SECRETS", "").split(",")}
