@@ -1,4 +1,4 @@
-"""What the history answers after a year: 100,000 runs with 10 million points, in fresh processes, start-up included.
+"""What the history answers after a year: 100,000 runs with 10 million points, by the commands that people type, start-up included.
 
 Run alone: `python benchmarks/bench_history.py [--quick]`. MLflow's search on SQLite with 10,000 runs is measured beside it when
 DRAY_BENCH_PEERS names the Python of a virtual environment with mlflow; its figures are without its start-up.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import DRAY, medians
 from dray.core.ids import new_run_id
 from dray.core.spec import RunSpec
 from dray.core.where import parse
@@ -49,19 +49,8 @@ from pathlib import Path
 from dray.store import Store
 store = Store.open(Path(sys.argv[1]))
 """
-_NEWEST = _OPEN + "assert len(store.runs(limit=30)) == 30"
-_WHERE = (
-    _OPEN
-    + """
-from dray.core.where import parse, parse_columns, parse_sort
-asked = parse("metrics.loss < 0.2 and params.lr = 0.1")
-found = store.runs(where=asked, sort=parse_sort("-metrics.acc"), limit=30)
-assert len(found) == 30
-store.columns([run.id for run in found], parse_columns("metrics.loss,metrics.acc.max,params.lr"))
-"""
-)
-_THIN = _OPEN + f"assert store.thinned({BIG!r}, 'loss', int(sys.argv[2])).points > 9000"
-_COMPLETE = _OPEN + "assert store.complete_runs('r12') and store.names('metrics', 'l') == ['loss']"
+_ASKED = "metrics.loss < 0.2 and params.lr = 0.1"
+_COLUMNS = "id,metrics.loss,metrics.acc.max,params.lr"
 _READER = (
     _OPEN
     + """
@@ -143,14 +132,7 @@ def rows(quick: bool) -> list[Row]:
         made, size = _make(home, count, big, most)
         times = 3 if quick else 9
         return [
-            _seconds(f"the newest 30 of {count:,} runs", _fresh(times, _NEWEST, home), 0.2),
-            _seconds(
-                f"the best 30 of {count:,} runs where a metric and a parameter are so, three columns",
-                *(_fresh(times, _WHERE, home), 0.5),
-            ),
-            _seconds(f"{most:,} points thinned to 300", _fresh(times, _THIN, home, "300"), 0.2),
-            _seconds(f"{most:,} points thinned to 1,000", _fresh(times, _THIN, home, "1000"), 0.2),
-            *_completing(home, count),
+            *_commands(home, count, most, times),
             _size(size / made, made, peer),
             _together(home, 4 if quick else 20),
             *_beside(Path(folder) / "few", few, peer),
@@ -230,28 +212,26 @@ def _bytes(store: Store) -> int:
     return int(pages) * int(size)
 
 
-def _fresh(times: int, program: str, home: Path, *words: str) -> float:
-    """Median seconds of a whole process; the bytecode is there, as it is after an installation."""
-    with tempfile.TemporaryDirectory() as bytecode:
-        env = {name: word for name, word in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        env["PYTHONPYCACHEPREFIX"] = bytecode
-        took = []
-        for _ in range(times + 1):
-            begun = time.perf_counter()
-            subprocess.run([sys.executable, "-c", program, home, *words], check=True, env=env)
-            took.append(time.perf_counter() - begun)
-    return statistics.median(took[1:])
-
-
-def _completing(home: Path, count: int) -> list[Row]:
-    """What shell completion asks, without the start of Python."""
-    with Store.open(home) as store:
-        runs_s = _best(lambda: store.complete_runs("r12"))
-        names_s = _best(lambda: store.names("metrics", "l"))
-    return [
-        _seconds(f"ids and names of {count:,} runs completed", runs_s, 0.01),
-        _seconds("names of metrics completed", names_s, 0.01),
+def _commands(home: Path, count: int, most: int, times: int) -> list[Row]:
+    """What a person types, from the start of Python to the last line."""
+    env = dict(os.environ) | {"DRAY_HOME": str(home)}
+    # A bare `loss` could be a run: a plot names both.
+    asked: list[tuple[str, float, list[str]]] = [
+        (f"`dray runs`, {count:,} of them", 0.2, ["runs"]),
+        (
+            f"`dray runs --where '{_ASKED}' --sort -metrics.acc --columns ...`, {count:,} of them",
+            0.5,
+            ["runs", "--where", _ASKED, "--sort", "-metrics.acc", "--columns", _COLUMNS],
+        ),
+        (f"`dray metrics RUN loss --plot`, {most:,} points", 0.2, ["metrics", BIG, "loss", "--plot"]),
+        (
+            f"the shell completes `dray show r12`, {count:,} runs",
+            0.1,
+            ["_complete", "bash", "dray show r12", "r12"],
+        ),
     ]
+    found = medians({what: [DRAY, *words] for what, _, words in asked}, times, env=env)
+    return [_seconds(what, found[what], goal) for what, goal, _ in asked]
 
 
 def _beside(home: Path, count: int, peer: dict[str, Any]) -> list[Row]:
@@ -315,7 +295,7 @@ def _size(each: float, count: int, peer: dict[str, Any]) -> Row:
     shown = (
         {"mlflow": f"{beside:.0f} bytes" if isinstance(beside, float) else beside} if beside else dict(peer)
     )
-    ratio = beside / each if isinstance(beside, float) else None
+    ratio = each / beside if isinstance(beside, float) else None
     return _row(
         f"a stored point of {count:,}", f"{each:.1f} bytes", "at most 20 bytes", each <= 20, shown, ratio
     )
@@ -339,7 +319,7 @@ def _mlflow(count: int, logged: int) -> dict[str, Any]:
 
 def _seconds(what: str, took: float, goal: float, peer: dict[str, Any] | None = None, named: str = "") -> Row:
     beside = {"mlflow search_runs": peer[named]} if peer and named in peer else dict(peer or {})
-    ratio = peer[named] / took if peer and named in peer else None
+    ratio = took / peer[named] if peer and named in peer else None
     return _row(what, took, f"at most {goal * 1000:g} ms", took <= goal, beside, ratio)
 
 
