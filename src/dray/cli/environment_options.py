@@ -48,6 +48,11 @@ def names_an_environment(command: F) -> F:
             help="Take the successors of packages and Pythons that are no more (also DRAY_UPGRADE_RETIRED=1).",
         ),
         click.option(
+            "--torch",
+            metavar="BUILD",
+            help="The build of PyTorch: `auto` (what fits the driver there), cpu, cu126, ...",
+        ),
+        click.option(
             "--index-url", metavar="URL", help="Take packages from this index in place of the usual one."
         ),
         click.option(

@@ -397,6 +397,12 @@ class Server:
             name: find_program([name], path)
             for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
         }
+        if header.get("gpus"):
+            from .gpu.devices import devices
+
+            seen = devices()
+            rows = [{"name": one.name, "capability": one.compute_capability} for one in seen.devices]
+            facts["gpus"] = {"driver": seen.driver, "why": seen.why, "devices": rows}
         facts["logout"] = logout.look(self.machine, may_linger=bool(header.get("attach")))
         self.send({"machine": facts})
 

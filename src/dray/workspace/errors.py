@@ -20,6 +20,8 @@ DrayError
 ├── NoRoomToImport     the disk would be full before the end
 ├── NoPython           no Python for the script on this shell's PATH
 ├── NotAPython         what --python names is none
+├── NoTorchBuild       no build of PyTorch fits the driver
+├── WouldNotUseGpu     what is to be installed would leave the GPU alone, and one is required
 ├── ScriptLeftOut      an ignore rule keeps the script here
 ├── WholeFileSystem    the code folder would be `/`
 └── BadScript          the script's kind cannot be started
@@ -160,6 +162,31 @@ class NoRoomToImport(DrayError):
             f"no room to import `{printable(str(folder))}`",
             why=f"it has {show_bytes(needed)}, and {show_bytes(free)} are free where the history is",
         )
+
+
+class NoTorchBuild(DrayError):
+    """No build of that PyTorch runs on the GPUs of the machine."""
+
+    code = "no-torch-build"
+    exit_code = 125
+
+    def __init__(self, release: str, builds: Sequence[str], driver: str, cards: Sequence[str]) -> None:
+        super().__init__(
+            f"no build of torch {release} fits the machine",
+            why=f"there are {', '.join(builds)}; the driver is {driver}"
+            + (f", the GPU {printable(cards[0])}" if cards else ""),
+            hint="update the driver, name an older torch, or take the CPU build: --torch cpu",
+        )
+
+
+class WouldNotUseGpu(DrayError):
+    """A GPU is required, and what is to be installed could not use it. Nothing was sent."""
+
+    code = "would-not-use-gpu"
+    exit_code = 125
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__("the environment would not use the machine's GPU", why=why, hint=hint)
 
 
 class NotAPython(UsageError):

@@ -171,6 +171,9 @@ class Workspace:
         from dray.snapshot import plan
 
         prepared = Prepared(submission, self.target(submission.compute), self.home)
+        if submission.torch == "auto" or submission.require_gpu:
+            with self.connect(prepared.target.name) as connection:
+                prepared.check_gpus(connection)
         walked = plan(prepared.folder, home=self.home)
         travels = [str(row[0]) for row in (*walked.files, *walked.links)]
         prepared.check_script_travels(travels, walked.left_out)
@@ -226,6 +229,7 @@ class Workspace:
             )
             travels = [row[0] for row in (*snapshot.manifest["files"], *snapshot.manifest["links"])]
             prepared.check_script_travels(travels, snapshot.left_out)
+            prepared.check_gpus(connection)
             spec = prepared.spec(snapshot)
             choice = prepared.choice
             for line in header(spec, choice.python_from, snapshot.summary(), choice.why):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dray.core.durations import parse_duration
 from dray.core.errors import UnknownName, UsageError, printable
@@ -22,6 +22,10 @@ from dray.workspace.choosing import choose
 from dray.workspace.containers import ContainerWish
 from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
 from dray.workspace.git import GitQuestion
+
+if TYPE_CHECKING:
+    from dray.gpu.drivers import Gpus
+    from dray.hosts import Connection
 
 _MOST_LEFT_OUT = 1000
 _LISTS = ("extras", "groups", "extra_index_urls", "find_links")
@@ -183,6 +187,17 @@ class Prepared:
         check_words(wish)
         self.container = containers.of(wish.container, target.container)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
+
+    def check_gpus(self, connection: Connection) -> None:
+        """Ask the machine whether what is to be installed would use its GPUs, if that can be asked. Raises WouldNotUseGpu."""
+        if self.container is not None:
+            return
+        from dray.workspace.preflight import checked, gpus_of
+
+        def ask() -> Gpus:
+            return gpus_of(connection.call({"op": "probe", "gpus": True})["machine"])
+
+        self.choice = checked(self.choice, self.wish.torch, required=self.wish.require_gpu, ask=ask)
 
     def check_script_travels(self, paths: Iterable[str], left_out: Sequence[tuple[str, str, bool]]) -> None:
         """Refuse a script that an ignore rule keeps here. `paths` are those that travel."""
