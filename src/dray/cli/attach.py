@@ -13,19 +13,20 @@ import click
 from dray.cli import desk
 from dray.cli.documents import write_json
 from dray.cli.facts import count_of
-from dray.cli.options import as_json, voiced
+from dray.cli.options import as_json, in_a_container, voiced
 from dray.cli.progress import Activity
 from dray.cli.voice import Voice
+from dray.core.container_wish import ContainerWish
 from dray.core.durations import show_bytes
 from dray.core.errors import DrayError, UnknownName, UsageError, printable
-from dray.targets import KINDS, OLD_WORDS, VmOptions
+from dray.targets import KINDS, OLD_WORDS, VmOptions, options_of
 
 if TYPE_CHECKING:
     from dray.workspace import Workspace
     from dray.workspace.attaching import Attached, Login
 
 F = TypeVar("F", bound=Callable[..., Any])
-_NOT_YET = ("docker", "remotedocker", "cluster", "slurm", "spark", "hdinsight")
+_NOT_YET = ("cluster", "slurm", "spark", "hdinsight")
 _PASSWORD, _PASSPHRASE = "DRAY_PASSWORD", "DRAY_PASSPHRASE"  # names of variables
 
 
@@ -61,26 +62,30 @@ def login_options(command: F) -> F:
 
 
 @click.command("attach")
-@click.argument("kind", metavar="vm|RUN")
+@click.argument("kind", metavar="KIND|RUN")
 @click.argument("name", required=False)
 @click.option("--name", "old_name", metavar="NAME", help="The same as the word NAME.")
 @machine_options(name_the_address=True)
 @login_options
+@in_a_container
 @as_json("the compute")
 @voiced
 def attach(
     kind: str, name: str | None, old_name: str | None, wants_json: bool, voice: Voice, **words: Any
 ) -> int:
-    """Make a machine a compute, reached with your own ssh.
+    """Make a machine a compute, reached with your own ssh; or this machine's container engine.
 
-    It needs an ssh server and python3 (3.8 or later), and nothing else. All of ~/.ssh/config counts: jump hosts, agents,
-    ports, certificates. Done twice, it changes nothing. `dray attach RUN` tells how to return to a run.
+    KIND is vm, remotedocker (a vm whose runs are in containers) or docker (this machine's engine). A machine needs an ssh
+    server and python3 (3.8 or later), and nothing else. All of ~/.ssh/config counts: jump hosts, agents, ports, certificates.
+    Done twice, it changes nothing. `dray attach RUN` tells how to return to a run.
 
     \b
     Examples:
       dray attach vm gpu1
       dray attach vm gpu1 --address ana@10.0.0.5 --port 2222
       dray attach vm lab --address lab.example.org --setup 'module load cuda'
+      dray attach docker box --image python:3.12
+      dray attach remotedocker gpu2 --address ana@10.0.0.6 --memory 32GB
     """  # noqa: D301
     with desk.workspace() as ws:
         meant = _kind(ws, kind)
@@ -93,8 +98,42 @@ def attach(
             ws.answers = desk.person(activity)
             from dray.workspace.attaching import attach as make
 
-            found = make(ws, str(name or old_name), meant, VmOptions(**options), login)
+            made = options_for(meant, options, ContainerWish.of(words))
+            found = make(ws, str(name or old_name), meant, made, login)
         return show_attached(found, wants_json, voice)
+
+
+def options_for(kind: str, options: Mapping[str, Any], container: ContainerWish) -> VmOptions:
+    """The options of that kind. Refuses what says something of containers where there are none."""
+    if kind == "vm":
+        if container:
+            raise UsageError(
+                "the runs of a `vm` are processes, not containers",
+                why="a single run is in one with `dray submit --image ...`",
+                hint="dray attach remotedocker NAME ...",
+            )
+        return VmOptions(**options)
+    from dray.workspace.containers import checked
+
+    checked(container)
+    said: dict[str, Any] = {**options, "container": container.to_json()}
+    return options_of(kind)(**said)
+
+
+def container_changes(ws: Workspace, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """What `compute update` says of containers, beside what was said before; an empty text takes something away."""
+    said = {key: words[key] for key in ContainerWish.__dataclass_fields__ if words.get(key) not in (None, ())}
+    if not said:
+        return {}
+    there = ws.computes.get(name)
+    if there is None or there.kind == "vm":
+        options_for("vm", {}, ContainerWish.of(said))  # tells why not
+    from dray.workspace.containers import checked
+
+    before = dict(getattr(there.options, "container", {})) if there else {}
+    wish = ContainerWish.of({key: value for key, value in {**before, **said}.items() if value not in ("", 0)})
+    checked(wish)
+    return {"container": wish.to_json()}
 
 
 def _kind(ws: Workspace, word: str) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from dray.cli import desk
-from dray.cli.attach import attach, login_of, login_options, machine_options, show_attached
+from dray.cli.attach import attach, container_changes, login_of, login_options, machine_options, show_attached
 from dray.cli.documents import write_json
 from dray.cli.endings import FAILED
 from dray.cli.facts import write_facts
 from dray.cli.findings import show_findings
 from dray.cli.group import Section
-from dray.cli.options import as_json, voiced
+from dray.cli.options import as_json, in_a_container, voiced
 from dray.cli.progress import Activity
 from dray.cli.tables import write_table
 from dray.cli.voice import Voice, ask, can_ask
@@ -115,6 +115,7 @@ def check(name: str | None, accept_new: bool, wants_json: bool, voice: Voice) ->
 @click.argument("name")
 @machine_options(name_the_address=False)
 @login_options
+@in_a_container
 @as_json("the compute")
 @voiced
 def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
@@ -129,6 +130,7 @@ def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
     with desk.workspace() as ws:
         login, options = login_of(words, voice)
         changes = {key: value if value != "" else None for key, value in options.items()}
+        changes.update(container_changes(ws, name, words))
         with Activity(voice) as activity:
             ws.answers = desk.person(activity)
             activity.begin(f"reaching {name}")
@@ -221,5 +223,15 @@ def _facts(described: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("memory", show_bytes(machine["memory"]) if machine.get("memory") else None),
         ("free disk", show_bytes(machine["disk_free"]) if machine.get("disk_free") else None),
         ("folder", machine.get("root")),
+        ("containers", _engine(described.get("engine") or {})),
         ("programs", [f"{name}: {path}" for name, path in programs.items() if path]),
     ]
+
+
+def _engine(said: Mapping[str, Any]) -> str:
+    """docker 28.1, rootless; or why not."""
+    if not said:
+        return ""
+    from dray.workspace.engines import engine_text
+
+    return str(said["trouble"]) if said.get("trouble") else engine_text(said)

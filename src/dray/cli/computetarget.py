@@ -13,8 +13,9 @@ def computetarget() -> None:
     """Attach machines, in the words of old.
 
     \b
-    Example:
+    Examples:
       dray computetarget attach remote --name my_vm --address A --username U --password-stdin
+      dray computetarget attach remotedocker --name my_dsvm --address A --username U --password-stdin
     """  # noqa: D301
 
 

@@ -16,6 +16,7 @@ from dray.cli.progress import Activity
 from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
 from dray.cli.voice import Voice
+from dray.core.container_wish import ContainerWish
 from dray.core.durations import show_bytes
 from dray.core.errors import UsageError, printable
 
@@ -101,7 +102,6 @@ def submit(
 
 def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, Any]) -> Submission:
     from dray.workspace import Submission
-    from dray.workspace.containers import ContainerWish
 
     if not words or not words[0]:
         raise UsageError("nothing to run", hint="dray submit train.py, or dray submit -- make all")
@@ -115,9 +115,8 @@ def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, An
     what: dict[str, Any] = {"script": words[0], "args": words[1:]}
     if ctx.meta["dray.is_command"]:
         what = {"script": None, "command": words}
-    container = ContainerWish(
-        **{name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
-    )
+    said = {name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
+    container = ContainerWish.of(said)
     return Submission(**what, tags=tags, env=env, container=container, **fields)
 
 

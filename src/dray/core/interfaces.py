@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from dray.core.container_wish import ContainerWish
     from dray.core.errors import DrayError
 
 
@@ -101,8 +102,8 @@ class Target(Protocol):
         """What the user's login shell there runs before each run's environment is taken from it, such as `module load cuda`."""
 
     @property
-    def container(self) -> Any:
-        """What its runs' containers are like when a submit says nothing (workspace.containers.ContainerWish); None: processes."""
+    def container(self) -> ContainerWish | None:
+        """What its runs' containers are like when a submit says nothing; None: its runs are processes."""
 
     def near(self) -> dict[str, Any]:
         """What the client has at hand for this machine: docs/design.md, "The wire"."""

@@ -385,6 +385,15 @@ class Server:
                 self.send(answer)
         self.send({"done": True})
 
+    def _op_engine(self, header: dict[str, Any]) -> None:
+        from . import login
+        from .containers import looking
+
+        environ = (
+            looking.login_environment(header.get("setup")) if header.get("login") else login.own_environment()
+        )
+        self.send({"engine": looking.look(header.get("engine"), environ)})
+
     def _op_probe(self, header: dict[str, Any]) -> None:
         from . import logout
         from .environment import find_program
@@ -395,7 +404,7 @@ class Server:
         facts["disk_free"] = space.f_bavail * space.f_frsize
         facts["programs"] = {
             name: find_program([name], path)
-            for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker")
+            for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker", "podman", "nerdctl")
         }
         if header.get("gpus"):
             from .gpu.devices import devices

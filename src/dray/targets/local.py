@@ -6,19 +6,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dray.core.container_wish import ContainerWish
 from dray.hosts import LocalHost
 
 
 class LocalTarget:
     """Host: this machine. Scheduler: starts at once. Launcher: a process."""
 
-    name = "local"
     kind = "local"
     is_here = True
     setup: str | None = None
-    container: Any = None
+    container: ContainerWish | None = None
 
     def __init__(self, home: Path) -> None:
+        self.name = "local"
         self.host = LocalHost()
         self.root: str | None = str(home / "machine")
         # dray's own interpreter runs the runner: it is there, and new enough.

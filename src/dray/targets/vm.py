@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dray.core.container_wish import ContainerWish
 from dray.core.errors import UsageError, printable
 from dray.hosts import Answers
 from dray.hosts.ssh import SshHost, SshOptions
@@ -87,7 +88,7 @@ class VmTarget:
 
     kind = "vm"
     is_here = False
-    container: Any = None
+    container: ContainerWish | None = None
 
     def __init__(self, name: str, options: VmOptions, home: Path, answers: Answers | None = None) -> None:
         self.name = name

@@ -20,7 +20,9 @@ from dray.hosts import (
     Question,
     WayBarred,
 )
+from dray.targets import HERE, far_target, near_target
 from dray.workspace.computes import LOCAL, Compute, check_name
+from dray.workspace.engines import ask_engine, engine_notes
 from dray.workspace.host_python import BY_UV, NoHostPython, bring_python, find_python
 from dray.workspace.login_secrets import PASSWORD, LoginSecrets
 
@@ -67,17 +69,26 @@ def attach(
     if name in workspace.computes.aliases() and there is not None:
         raise UsageError(f"`{name}` is a second name of `{there.name}`", hint=f"dray compute rm {name}")
     wanted = {"needs_person": False, "host_python": options.host_python}
+    if there is not None and there.kind != kind:
+        raise UsageError(
+            f"`{name}` is attached already, as {there.kind}",
+            why="its runs would be looked for where they are not",
+            hint=f"dray attach {kind} OTHER-NAME ...",
+        )
     if there is not None and there.options.host_python and options.host_python in (None, BY_UV):
         wanted["host_python"] = there.options.host_python  # found, or brought, the last time
         options = replace(options, host_python=there.options.host_python)
     if there is not None and replace(there.options, needs_person=False) != replace(options, **wanted):  # type: ignore[arg-type]
         raise UsageError(
-            f"`{name}` is attached already, as {there.options.address}",
+            f"`{name}` is attached already, as {there.options.address or there.kind}",
             why="attaching it in another way would leave its runs without a machine",
             hint=f"dray compute update {name} ..., or another name",
         )
     try:
-        return _reach(workspace, Compute(name, kind, options), login or Login(), was_there=there is not None)
+        compute = Compute(name, kind, options)
+        if kind in HERE:
+            return _here(workspace, compute, was_there=there is not None)
+        return _reach(workspace, compute, login or Login(), was_there=there is not None)
     except (WayBarred, NoHostPython) as trouble:
         if there is None:
             _hint_for_new(trouble, name, kind, options)
@@ -113,6 +124,8 @@ def update(
             f"the folder of `{there.name}` cannot be changed", why="runs of the history lie there",
             hint=f"dray attach vm OTHER-NAME --address {there.options.address} --folder {made.options.folder}",
         )  # fmt: skip
+    if there.kind in HERE:
+        return _here(workspace, made, was_there=True)
     found = _reach(workspace, made, login or Login(), was_there=True, write=False)
     if there.machine and found.compute.machine != there.machine and _has_runs(workspace, there.name):
         raise UsageError(
@@ -140,7 +153,9 @@ def remove(workspace: Workspace, name: str, *, purge: bool) -> list[str]:
         workspace.computes.drop(name)
         return [f"`{name}` was a second name, and is forgotten"]
     there = named(workspace, name)
-    told = []
+    told: list[str] = []
+    if there.kind in HERE:
+        return _forget_here(workspace, there, purge=purge)
     if purge:
         others = [one.name for one in _same_machine(workspace, there) if one.name != there.name]
         if others:
@@ -175,6 +190,23 @@ def remove(workspace: Workspace, name: str, *, purge: bool) -> list[str]:
     if not any(workspace.attached_target(one).host.config().who == who for one in workspace.computes.all()):
         secrets.forget(PASSWORD, who)
     return told
+
+
+def _forget_here(workspace: Workspace, there: Compute, *, purge: bool) -> list[str]:
+    if purge:
+        raise UsageError(
+            f"`{there.name}` is this machine: its folder is that of `local`",
+            hint=f"dray compute rm {there.name}",
+        )
+    live = [run.id for run in workspace.store.runs(active=True) if run.compute == there.name]
+    if live:
+        raise DrayError(
+            f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`",
+            why="nobody could follow or stop them any more",
+            hint=f"dray cancel {' '.join(live[:5])}",
+        )
+    workspace.computes.drop(there.name)
+    return []
 
 
 class _Reaching:
@@ -234,10 +266,9 @@ class _Reaching:
 
     def _target_of(self, compute: Compute) -> VmTarget:
         from dray.hosts.ssh.host import Stored
-        from dray.targets import VmTarget
 
         self._stored = Stored(self._secrets.look_up, self._asked)
-        return VmTarget(compute.name, compute.options, self._workspace.home, self._answer)
+        return far_target(compute.kind, compute.name, compute.options, self._workspace.home, self._answer)
 
     def _probe(self) -> dict[str, Any]:
         from dray.hosts import Connection
@@ -290,6 +321,24 @@ class _Reaching:
             return None
         self._said.add(question.kind)
         return given
+
+
+def _here(workspace: Workspace, compute: Compute, *, was_there: bool) -> Attached:
+    """The same for a kind that is this machine: there is nothing to log in to, but the engine has to answer."""
+    from dray.hosts import Connection
+
+    target = near_target(compute.name, compute.options, workspace.home)
+    with Connection(target.host, target.root, target.python) as connection:
+        machine = connection.call({"op": "probe"})["machine"]
+        notes = engine_notes(ask_engine(connection, target), target.name)
+    made = replace(
+        compute,
+        machine=str(machine["machine"]),
+        user=str(machine["user"]),
+        attached=compute.attached or time.time(),
+    )
+    workspace.computes.put(made)
+    return Attached(made, machine, was_there, notes=notes)
 
 
 def _reach(

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
+from dray.core.container_wish import ContainerWish
 from dray.core.durations import show_bytes
 from dray.core.errors import UsageError, printable
 from dray.core.spec import Container
@@ -20,44 +19,23 @@ _ENGINE = re.compile(r"[a-z][a-z0-9-]*|/\S+")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,400}")
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerWish:
-    """The words of one submit, or of one compute."""
-
-    image: str | None = None
-    engine: str | None = None
-    mounts: tuple[str, ...] = ()
-    memory: int | None = None
-    shm: int | None = None
-    user: str | None = None
-    network: str | None = None
-    ca: str | None = None
-
-    def __bool__(self) -> bool:
-        return self != ContainerWish()
-
-
 def of(said: ContainerWish, default: ContainerWish | None) -> Container | None:
     """The container of a run; None: none. `default` is that of a compute whose runs are in containers, else None."""
     if said.image == "none":
-        refuse_settings(ContainerWish(**{**_fields(said), "image": None}))
+        refuse_settings(ContainerWish(**{**said.fields(), "image": None}))
         return None
     if default is None and said.image is None:
         refuse_settings(said)
         return None
     base = default or ContainerWish()
-    merged = {name: value or getattr(base, name) for name, value in _fields(said).items()}
+    merged = {name: value or getattr(base, name) for name, value in said.fields().items()}
     merged["mounts"] = (*base.mounts, *said.mounts)
     return checked(ContainerWish(**merged))
 
 
-def _fields(wish: ContainerWish) -> dict[str, Any]:
-    return {name: getattr(wish, name) for name in ContainerWish.__dataclass_fields__}
-
-
 def refuse_settings(said: ContainerWish) -> None:
     """What is about a container says nothing without one."""
-    given = [name for name, value in _fields(said).items() if value]
+    given = [name for name, value in said.fields().items() if value]
     if given:
         flag = {"mounts": "mount", "shm": "shm-size", "ca": "ca-bundle"}.get(given[0], given[0])
         raise UsageError(
@@ -131,11 +109,3 @@ def in_words(container: Container) -> str:
         pieces.append(f"{show_bytes(container.memory)} of memory")
     pieces += [f"{here} as {there}{', read-only' * ro}" for here, there, ro in container.mounts]
     return ", ".join(pieces)
-
-
-def wish_of(options: Mapping[str, Any]) -> ContainerWish:
-    """From the words of a command line or of a compute's file."""
-    known = {k: v for k, v in options.items() if k in ContainerWish.__dataclass_fields__ and v is not None}
-    if "mounts" in known:
-        known["mounts"] = tuple(known["mounts"])
-    return ContainerWish(**known)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dray.core.durations import show_bytes
-from dray.core.errors import DrayError
+from dray.core.errors import DrayError, printable
 from dray.workspace.python import users_python
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
     """Reachable, who, what is there, how much room."""
     name = workspace.target(name).name
     try:
-        machine = workspace.describe(name)["machine"]
+        described = workspace.describe(name)
+        machine = described["machine"]
     except DrayError as trouble:
         return [
             Finding(
@@ -82,6 +84,25 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
                 "warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv"
             )
         )
+    return found + _engine(name, described.get("engine") or {})
+
+
+def _engine(name: str, said: Mapping[str, Any]) -> list[Finding]:
+    """What there is to say of containers: nothing, where nobody has an engine or wants one."""
+    if not said:
+        return []
+    from dray.workspace.engines import engine_text
+
+    what = f"containers on {name}"
+    if said.get("trouble"):
+        # Where an engine is there and not for us, as for a user outside of its group, no run is lost by it.
+        level: Literal["warn", "bad"] = "bad" if said.get("wanted") else "warn"
+        return [Finding(level, what, printable(str(said["trouble"])))]
+    found = [Finding("ok", what, engine_text(said))]
+    if said.get("gpu_trouble"):
+        found.append(Finding("warn", f"GPUs in containers on {name}", printable(str(said["gpu_trouble"]))))
+    elif said.get("gpus"):
+        found.append(Finding("ok", f"GPUs in containers on {name}", f"by {printable(str(said['gpus']))}"))
     return found
 
 

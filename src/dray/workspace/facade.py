@@ -13,8 +13,9 @@ from dray.core.errors import DrayError, UnknownName
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.hosts import Answers, Connection, nobody
+from dray.runner.containers import ENGINES
 from dray.store import HistoryDamaged, RunExists, Store
-from dray.targets import LocalTarget
+from dray.targets import HERE, LocalTarget, near_target
 from dray.workspace import ahead
 from dray.workspace.computes import Compute, Computes
 from dray.workspace.events import Event, Progress, Said
@@ -84,7 +85,10 @@ class Workspace:
             if attached is None:
                 raise UnknownName("compute", wanted, self.compute_names(), hint="dray compute list")
             if attached.name not in self._targets:
-                return self.attached_target(attached)
+                if attached.kind in HERE:
+                    self._targets[attached.name] = near_target(attached.name, attached.options, self.home)
+                else:
+                    return self.attached_target(attached)
             wanted = attached.name
         return self._targets[wanted]
 
@@ -96,13 +100,13 @@ class Workspace:
         return Registered(self.home)
 
     def attached_target(self, compute: Compute) -> VmTarget:
-        """The target of an attached compute; its login is answered by what is kept, else by `answers`."""
+        """The target of a compute behind ssh; its login is answered by what is kept, else by `answers`."""
         from dray.hosts.ssh.host import Stored
-        from dray.targets import VmTarget
+        from dray.targets import far_target
         from dray.workspace.login_secrets import LoginSecrets
 
         answers = Stored(LoginSecrets(self.home).look_up, self.answers)
-        return VmTarget(compute.name, compute.options, self.home, answers)
+        return far_target(compute.kind, compute.name, compute.options, self.home, answers)
 
     def attach(
         self,
@@ -156,8 +160,13 @@ class Workspace:
 
     def readable_root(self, compute: str) -> str | None:
         """dray's folder of that compute, when this very process can read it."""
-        target = self._targets.get(compute)
+        target = self._targets.get(compute) or self._near(compute)
         return target.root if target is not None and target.is_here else None
+
+    def _near(self, compute: str) -> Target | None:
+        """That compute, when it is attached and yet this machine."""
+        attached = self.computes.get(compute) if compute in self.computes.names() else None
+        return self.target(attached.name) if attached and attached.kind in HERE else None
 
     def connect(self, compute: str) -> Connection:
         """A conversation with that compute's machine."""
@@ -481,7 +490,18 @@ class Workspace:
         target = self.target(compute)
         with self.connect(target.name) as connection:
             machine = connection.call({"op": "probe"})["machine"]
-        return {"name": target.name, "kind": target.kind, "where": target.host.describe(), "machine": machine}
+            engine = None
+            if target.container is not None or any(machine["programs"].get(name) for name in ENGINES):
+                from dray.workspace.engines import look
+
+                engine = {**look(connection, target), "wanted": target.container is not None}
+        return {
+            "name": target.name,
+            "kind": target.kind,
+            "where": target.host.describe(),
+            "machine": machine,
+            "engine": engine,
+        }
 
     def doctor(self) -> list[Any]:
         """Findings about this client and all computes."""

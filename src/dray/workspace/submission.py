@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dray.core.container_wish import ContainerWish
 from dray.core.durations import parse_duration
 from dray.core.errors import UnknownName, UsageError, printable
 from dray.core.ids import new_run_id
@@ -19,7 +20,6 @@ from dray.core.spec import Container, Environment, RunSpec
 from dray.runner.mask import SHORTEST
 from dray.workspace import containers
 from dray.workspace.choosing import choose
-from dray.workspace.containers import ContainerWish
 from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
 from dray.workspace.git import GitQuestion
 
@@ -88,7 +88,7 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
     if isinstance(of_container.get("mounts"), str):
         of_container["mounts"] = (of_container["mounts"],)
     if of_container:
-        fields["container"] = containers.wish_of(of_container)
+        fields["container"] = ContainerWish.of(of_container)
     unknown = set(fields) - set(Submission.__dataclass_fields__)
     if unknown:
         known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]

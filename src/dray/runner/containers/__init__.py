@@ -6,3 +6,6 @@ that stays beside a container. Why so: docs/decisions/0035.
 
 DEFAULT_IMAGE = "python:3.12-slim"
 """For a run that names none. The CUDA libraries of a framework come with its packages; the driver's come with the GPU."""
+
+ENGINES = ("docker", "podman", "nerdctl")
+"""Those that are known, in the order in which they are looked for."""

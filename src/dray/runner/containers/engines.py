@@ -10,8 +10,8 @@ import os
 from typing import Any, Dict, List
 
 from .. import environment
+from . import ENGINES as KNOWN
 
-KNOWN = ("docker", "podman", "nerdctl")
 _FAR = ("ssh://", "tcp://", "http://", "https://", "npipe://", "fd://")
 _PATIENCE_S = 60.0
 
@@ -232,3 +232,34 @@ def trouble_of(kind: str, words: str) -> str:
         )
         return "the %s engine of this machine does not run: %s (%s)" % (kind, words, start)
     return "the %s engine of this machine does not answer: %s" % (kind, words)
+
+
+def questions(kind: str) -> List[List[str]]:
+    """What to ask for `met`: all at once."""
+    context = ["context", "inspect"] if kind == "docker" else ["version"]
+    return [["info", "--format", "{{json .}}"], context]
+
+
+def met(engine: Engine, info: Answer, place: Answer) -> Facts:
+    """Its facts, by its answers. Raises ContainerFailed when it does not answer, or is somewhere else."""
+    endpoint = engine.environ.get("DOCKER_HOST") or endpoint_of(place.json())[1]
+    why = far_away(endpoint) if engine.kind == "docker" else None
+    if why:
+        raise ContainerFailed(
+            "engine-elsewhere",
+            "the docker of this machine speaks to an engine on another one: %s; `docker context use default` "
+            "(and `unset DOCKER_HOST`), or attach that machine itself" % why,
+        )
+    said = info.json()
+    if not isinstance(said, dict) or said.get("ServerErrors"):
+        trouble = "; ".join(map(str, (said or {}).get("ServerErrors") or [])) or info.words
+        raise ContainerFailed("no-engine", trouble_of(engine.kind, trouble))
+    engine.kind = dialect_of(engine.kind, said)
+    facts = read_facts(engine.kind, said)
+    if facts.name and engine.kind == "docker" and facts.name != os.uname().nodename:
+        raise ContainerFailed(
+            "engine-elsewhere",
+            "the docker engine that answers here is on `%s`, and this run's files are on `%s`: "
+            "a container there could not see them" % (facts.name, os.uname().nodename),
+        )
+    return facts

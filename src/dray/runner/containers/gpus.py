@@ -20,37 +20,39 @@ class Toolkit:
 
     def __init__(
         self,
-        nvidia_smi: str | None,
-        ctk: str | None,
-        hook: str | None,
-        cdi_files: Iterable[str],
-        driver: str | None,
         *,
+        has_gpu: bool = False,
+        ctk: str | None = None,
+        hook: str | None = None,
+        cdi_files: Iterable[str] = (),
         snap: bool = False,
         driver_trouble: str = "",
     ) -> None:
-        self.nvidia_smi = nvidia_smi
+        self.has_gpu = has_gpu
+        """A card of NVIDIA's is in the machine."""
         self.ctk = ctk
         """nvidia-ctk"""
         self.hook = hook
         """nvidia-container-runtime-hook or nvidia-container-cli"""
         self.cdi_files = list(cdi_files)
         """Descriptions of NVIDIA's devices in /etc/cdi or /var/run/cdi."""
-        self.driver = driver
         self.snap = snap
         """The engine is a snap: it sees its own file system, and no toolkit."""
         self.driver_trouble = driver_trouble
-        """What nvidia-smi says when it fails."""
+        """Why the driver does not answer, though there is a card."""
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether there is a word to be said of GPUs here."""
+        return self.has_gpu or bool(self.ctk or self.hook or self.cdi_files)
 
 
 def way(engine: str, facts: Facts, toolkit: Toolkit) -> str:
     """How GPUs get in: "gpus", "runtime" or "cdi". Raises ContainerFailed with what mends it."""
     if toolkit.driver_trouble:
         raise ContainerFailed("no-gpu-in-containers", driver_words(toolkit.driver_trouble))
-    if not toolkit.nvidia_smi and not toolkit.driver:
-        raise ContainerFailed(
-            "no-gpu-in-containers", "no NVIDIA driver answers on this machine (`nvidia-smi` is not there)"
-        )
+    if not toolkit.has_gpu:
+        raise ContainerFailed("no-gpu-in-containers", "there is no NVIDIA GPU on this machine")
     if toolkit.snap:
         raise ContainerFailed(
             "no-gpu-in-containers",

@@ -78,30 +78,8 @@ class ContainerLauncher(Launcher):
 
     def _meet(self, engine: Engine, name: str) -> Image | None:
         """Ask the engine all there is to ask at once: is it here, what is it, has it the image."""
-        context = ["context", "inspect"] if engine.kind == "docker" else ["version"]
-        info, place, picture = engine.ask(
-            ["info", "--format", "{{json .}}"], context, ["image", "inspect", name]
-        )
-        endpoint = engine.environ.get("DOCKER_HOST") or engines.endpoint_of(place.json())[1]
-        why = engines.far_away(endpoint) if engine.kind == "docker" else None
-        if why:
-            raise ContainerFailed(
-                "engine-elsewhere",
-                "the docker engine of this machine is not on this machine: %s; `docker context use default`, "
-                "or attach that machine itself" % why,
-            )
-        said = info.json()
-        if not isinstance(said, dict) or said.get("ServerErrors"):
-            trouble = "; ".join(map(str, (said or {}).get("ServerErrors") or [])) or info.words
-            raise ContainerFailed("no-engine", engines.trouble_of(engine.kind, trouble))
-        engine.kind = engines.dialect_of(engine.kind, said)
-        self.facts = engines.read_facts(engine.kind, said)
-        if self.facts.name and engine.kind == "docker" and self.facts.name != os.uname().nodename:
-            raise ContainerFailed(
-                "engine-elsewhere",
-                "the docker engine that answers here is on `%s`, and this run's files are on `%s`: "
-                "a container there could not see them" % (self.facts.name, os.uname().nodename),
-            )
+        info, place, picture = engine.ask(*engines.questions(engine.kind), ["image", "inspect", name])
+        self.facts = engines.met(engine, info, place)
         return images.image_of(name, picture.code, picture.out, picture.err)
 
     def _leave_a_trace(self) -> None:
