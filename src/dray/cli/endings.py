@@ -26,6 +26,7 @@ _NEVER_STARTED = {
     ReasonKind.ENGINE_ELSEWHERE,
     ReasonKind.NO_GPU_IN_CONTAINERS,
     ReasonKind.STAGING_FAILED,
+    ReasonKind.GPU_REQUIRED,
     ReasonKind.NOT_STARTED,
 }
 
@@ -40,7 +41,7 @@ def exit_code(state: RunState, reason: dict[str, Any] | None, code: int | None, 
         return code or 0
     if state is RunState.CANCELED:
         return code or _BY_SIGNAL + (by_signal or signal.SIGTERM)
-    if kind == ReasonKind.TIMEOUT:
+    if kind in (ReasonKind.TIMEOUT, ReasonKind.IDLE):
         return TIMED_OUT
     if kind in _NEVER_STARTED:
         return NOT_STARTED

@@ -85,6 +85,7 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, object]]:
             [f"{name} {_at_step(point['value'][:200], point)}" for name, point in run["texts"].items()],
         ),
         ("outputs", [f"{file['path']} ({show_bytes(file['bytes'])})" for file in run["outputs"]]),
+        ("gpu", _gpu(run["gpu"] or {})),
         ("remarks", run["explanations"]),
     ]
 
@@ -117,6 +118,18 @@ def _host(host: Mapping[str, Any]) -> str:
         host.get("cpus") and f"{host['cpus']} cores",
     ]
     return ", ".join(str(fact) for fact in facts if fact)
+
+
+def _gpu(gpu: Mapping[str, Any]) -> list[str]:
+    """The verdict with what was measured, and the devices with their five facts."""
+    if not gpu:
+        return []
+    from dray.gpu.verdict import Told, familiar_lines
+
+    rest = {name: value for name, value in gpu.items() if name not in ("verdict", "reason", "next")}
+    lines = Told(gpu["verdict"], gpu["reason"], gpu["next"], rest).lines()
+    lines += [", ".join(familiar_lines(device)) for device in gpu.get("devices") or ()]
+    return [line.removeprefix("gpu: ").strip() for line in lines]
 
 
 def _metric(name: str, point: Mapping[str, Any]) -> str:

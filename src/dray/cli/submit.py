@@ -11,7 +11,7 @@ from dray.cli import desk, secret_values
 from dray.cli.documents import write_json
 from dray.cli.environment_options import names_an_environment
 from dray.cli.facts import environment_text, git_text, shell_words, write_facts
-from dray.cli.options import as_json, in_a_container, voiced
+from dray.cli.options import Duration, as_json, in_a_container, voiced
 from dray.cli.progress import Activity
 from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
@@ -53,6 +53,18 @@ class SubmitCommand(click.Command):
 @in_a_container
 @click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
 @click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
+@click.option(
+    "--require-gpu",
+    is_flag=True,
+    help="Fail before the script starts where no GPU works for it, and afterwards if it used none.",
+)
+@click.option(
+    "--stop-if-idle",
+    "stop_if_idle_s",
+    type=Duration(),
+    metavar="D",
+    help="Warn, then end the script when its GPUs did nothing for it for this long (10m, 1h).",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent and run; start nothing.")
 @as_json("the run (with --dry-run the plan)")
 @voiced

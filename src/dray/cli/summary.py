@@ -33,6 +33,7 @@ def _results(run: Run, voice: Voice, told: Collection[str]) -> list[str]:
     return [
         *_metrics(run, few_metrics),
         *_outputs(run, few_files),
+        *gpu_lines(run),
         *(sentence for sentence in run.explain() if sentence not in told),
         f"more: dray show {run.id}",
     ]
@@ -45,6 +46,12 @@ def _metrics(run: Run, few: int) -> list[str]:
     shown = [f"{name} {show_number(value)}" for name, (value, _) in list(latest.items())[:few]]
     more = f" and {len(latest) - few} more" if len(latest) > few else ""
     return [f"metrics: {', '.join(shown)}{more}"]
+
+
+def gpu_lines(run: Run) -> list[str]:
+    """Whether it used a GPU. Nothing where there is none and none was wanted."""
+    told = run.gpu
+    return told.lines() if told and told.is_news else []
 
 
 def _outputs(run: Run, few: int) -> list[str]:

@@ -150,6 +150,10 @@ class RunSpec:
     """Globs, relative to the code folder, of results beside `outputs/`."""
     login: bool = False
     """Builder and script get the environment of the user's login shell on the machine, not that of the connection."""
+    require_gpu: bool = False
+    """The run fails before user code where no GPU works, and after it where none was used."""
+    stop_if_idle_s: float | None = None
+    """End the run when its GPUs were idle for that long."""
     setup: str | None = None
     """What that login shell runs first, as kept with the compute: `module load cuda`."""
     buffered: bool = False

@@ -1,1 +1,1 @@
-"""What is known of GPUs: tables of drivers, toolkits and builds, and what follows from them before a run starts."""
+"""What is known of GPUs: tables of drivers, toolkits and builds, what follows from them before a run starts, and how a verdict is told."""

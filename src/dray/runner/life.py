@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from . import ends, environment, layout, login, processes, queue, results
 from .folder import RunFolder
+from .gpu.evidence import Evidence, NoGpu
 from .launch import Order, launcher_for
 from .machine import Machine
 from .mask import Mask
@@ -44,6 +45,7 @@ class Runner:
         self.launcher = launcher_for(order, folder, self.number)
         self.steps = Steps(folder, umask, will_keep=order.asked.wants.is_anything)
         self.scheduler = queue.scheduler_for(self.spec, order.asked, self.steps, self.said)
+        self.evidence = Evidence(order, folder, self.number, self.steps, self.said.say)
 
     def live(self) -> None:
         """Everything up to the end."""
@@ -57,9 +59,12 @@ class Runner:
             end = ends.document("failed", ends.reason(trouble.kind, str(trouble)))
         except queue.Failed as trouble:
             end = ends.document("failed", ends.reason("queue-failed", str(trouble)))
+        except NoGpu as trouble:
+            end = ends.document("failed", ends.reason("gpu-required", str(trouble)), gpu=self.evidence.found)
         except Exception as trouble:
             traceback.print_exc()
             end = self._at_fault(trouble)
+        self.evidence.close()
         self.steps.sweep()
         if self.folder.was_visited():
             processes.kill_all(lambda: processes.marked(self.folder.id), 1.0)
@@ -88,6 +93,9 @@ class Runner:
             raise environment.Stopped
         self.order.granted = self.scheduler.wait()
         step = self.launcher.step(self.environ)
+        self.evidence.check(step, getattr(self.launcher, "python", None))
+        if self.steps.asked():
+            raise environment.Stopped
         door.keep(self.folder.id, self.launcher.door(step))
         seen = self.steps.run(step, self._begun, lambda: self._watch(step["log"]))
         if "cannot" in seen:
@@ -134,7 +142,9 @@ class Runner:
 
     def _begun(self, report: dict[str, Any]) -> None:
         self.started = report["t"]
-        self.said.state("running", pid=report.get("started") or report.get("pid"))
+        pid = report.get("started") or report.get("pid")
+        self.said.state("running", pid=pid)
+        self.evidence.begin(pid)
         limit = seconds(self.spec.get("timeout_s"))
         if limit:
             self.steps.limit(limit, seconds(self.spec.get("grace_s")))
@@ -142,6 +152,7 @@ class Runner:
     def _watch(self, log: str) -> None:
         """Now and then while the script runs."""
         self.scheduler.tend()
+        self.evidence.tick()
         self._watch_log(log)
 
     def _watch_log(self, log: str) -> None:
@@ -165,15 +176,18 @@ class Runner:
         self.said.state("finalizing")
         asked = self.steps.asked()
         hurried = asked or self.steps.timed_out
+        gpu = self.evidence.finish(seen.get("duration_s"))
         leftovers = self.steps.end_leftovers(0.0 if hurried else LEFTOVERS_S, Mask(self.order.hidden()))
         state, why = ends.by_exit(seen)
         if asked:
             state, why = "canceled", ends.cancelled(asked)
-        elif self.steps.timed_out:
+        elif self.steps.timed_out and not self.evidence.stopped_idle:
             text = "ended after its time limit of %g s" % self.spec["timeout_s"]
             state, why = "failed", ends.reason("timeout", text, limit_s=self.spec["timeout_s"])
+        if not asked:
+            state, why = self.evidence.refuse(gpu, state, why)
         self._look_at_disk()
-        return ends.document(state, why, seen, leftovers=leftovers, **results.survey(self.folder))
+        return ends.document(state, why, seen, leftovers=leftovers, gpu=gpu, **results.survey(self.folder))
 
     def _look_at_disk(self) -> None:
         try:

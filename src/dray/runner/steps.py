@@ -46,6 +46,8 @@ class Steps:
         self.guard, self._orders, self._reports = fork_guard(folder, umask, lambda: None, theirs)
         if theirs is not None:
             theirs.close()
+        self.apart = {self.guard}
+        """Processes below the runner that are no part of the run."""
 
     def run(
         self,
@@ -228,8 +230,8 @@ class Steps:
         return None
 
     def _ours(self) -> list[int]:
-        """Every process of the run, the guard apart. Orphans of a dead guard are ours by now."""
-        return [pid for pid in processes.descendants(os.getpid()) if pid != self.guard]
+        """Every process of the run. Orphans of a dead guard are ours by now."""
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in self.apart]
 
     def _alive(self) -> list[int]:
         return [pid for pid in self._ours() if not processes.is_zombie(pid)]

@@ -24,7 +24,8 @@ LONGEST = 8 << 20
 DEEP = 100
 """Brackets inside brackets: more of them, and other readers of the history would stumble."""
 
-RUNNER_KINDS = frozenset({"state", "host", "environment", "note"})
+RUNNER_KINDS = frozenset({"state", "host", "environment", "note", "gpus"})
+TELEMETRY_KINDS = frozenset({"sample", "usage"})
 
 SCRIPT_KINDS = frozenset({"opened", "params", "tags", "table", "image", "text"})
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -263,6 +264,10 @@ def _check(kind: str, data: dict[str, Any]) -> None:
             raise _Odd("it has no columns and rows")
         if kind == "image" and not isinstance(data.get("stream"), str):
             raise _Odd("it names no picture")
+    elif kind in {"sample", "usage", "gpus"}:
+        rows = data.get("devices" if kind == "gpus" else "gpus")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise _Odd("it has no list of GPUs")
     elif kind == "state" and not isinstance(data.get("state"), str):
         raise _Odd("it names no state")
     elif kind == "note" and not isinstance(data.get("text"), str):

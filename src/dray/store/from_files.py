@@ -144,7 +144,7 @@ def _stream(row: dict[str, Any], sizes: Mapping[str, int], opened: Open) -> Whol
         if sizes.get(path) != size:
             raise Misfit(path, f"run.json says that it has {size} bytes")
     else:
-        kinds = events.RUNNER_KINDS if name == streams.STATE_STREAM else events.SCRIPT_KINDS
+        kinds = streams.kinds_of(name)
         if path in sizes:
             with _about(path), opened(path) as file:
                 said, broken = _lines(file, size, kinds)

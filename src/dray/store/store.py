@@ -400,6 +400,15 @@ class Store:
         """The first line of each event stream: host, pid, rank."""
         return self._lines(run_id, "opened")
 
+    def telemetry(self, run_id: str) -> list[contents.Line]:
+        """What was sampled of the machine while it ran, oldest first: docs/design.md, "Streams"."""
+        return self._lines(run_id, "sample")
+
+    def gpus(self, run_id: str) -> dict[str, Any] | None:
+        """The GPUs that its machine had, as its runner told them; None when it told of none."""
+        told = self._lines(run_id, "gpus")
+        return told[-1].data if told else None
+
     def unknown_events(self, run_id: str) -> list[contents.Line]:
         """Events of a newer runner; `data` is the whole event as it came."""
         return self._lines(run_id, "unknown")

@@ -17,6 +17,7 @@ from dray.store.errors import CursorGap, UnsafeName
 from dray.store.logs import Logs
 
 STATE_STREAM = "state.jsonl"
+TELEMETRY_STREAM = "telemetry.jsonl"
 
 _NAME = re.compile(r"[a-z]+\.[A-Za-z0-9_.-]{1,80}")
 _LONGEST = 200  # a file name may have 255 bytes
@@ -83,6 +84,12 @@ def check_stream(attempt: int, name: str) -> None:
 def holds_events(name: str) -> bool:
     """True for streams of lines; the bytes of all others are kept as files."""
     return name.endswith(".jsonl") and not name.startswith(("log.", "media."))
+
+
+def kinds_of(name: str) -> frozenset[str]:
+    """What the lines of that stream may be."""
+    known = {STATE_STREAM: events.RUNNER_KINDS, TELEMETRY_STREAM: events.TELEMETRY_KINDS}
+    return known.get(name, events.SCRIPT_KINDS)
 
 
 def cursors(db: Database, logs: Logs, run_id: str) -> dict[str, int]:
@@ -155,8 +162,7 @@ def _prepare(piece: Piece, cursor: int, final: bool) -> _Prepared | None:
     tail = fresh[len(whole) :]
     if not whole and not (final and tail):
         return _Prepared(cursor, cursor, b"", None)
-    kinds = events.RUNNER_KINDS if name == STATE_STREAM else events.SCRIPT_KINDS
-    batch = events.parse(whole, cursor, kinds)
+    batch = events.parse(whole, cursor, kinds_of(name))
     if final and tail:
         batch.broken.append(events.torn(tail, cursor + len(whole)))
         whole = fresh

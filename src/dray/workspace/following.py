@@ -13,6 +13,7 @@ from typing import Any
 
 from dray.core.errors import LinkLost, printable
 from dray.core.states import RunState
+from dray.gpu.verdict import header_lines
 from dray.hosts import Connection
 from dray.store import RunRecord, Shared, Store, decided
 from dray.workspace.events import Ended, Event, Output, Said, StateChanged
@@ -266,6 +267,8 @@ def _spoken(lines: bytes) -> Iterator[Event]:
                 yield StateChanged(RunState(data["state"]))
             elif kind == "note":
                 yield Said(str(data["text"]))
+            elif kind == "gpus":
+                yield from map(Said, header_lines(data["devices"]))
             elif kind == "environment" and data.get("built_s"):
                 yield Said(f"environment built in {data['built_s']:g} s")
         except (ValueError, KeyError, TypeError, RecursionError):

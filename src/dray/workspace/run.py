@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
+from dray.gpu.verdict import Told, of_run
 from dray.hosts import Connection
 from dray.store import RunRecord, Series, Store, StoreError
 from dray.workspace.edits import check_note, checked_tags, edits_of
@@ -293,6 +294,17 @@ class Run(Reachable):
             )
 
     @property
+    def gpu(self) -> Told | None:
+        """Whether it used a GPU, and if not, why; None while nobody can say."""
+        end = self.record.end
+        if end is None:
+            return None
+        is_summed_up = "gpu" in end
+        samples = () if is_summed_up else [line.data for line in self._store.telemetry(self.id)]
+        devices = None if is_summed_up else self._store.gpus(self.id)
+        return of_run(end, devices, samples, self.record.compute)
+
+    @property
     def outputs(self) -> Outputs:
         """What it left behind."""
         return Outputs(self)
@@ -438,6 +450,7 @@ class Run(Reachable):
             "edits": self.edits(),
             "metrics": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.latest().items())},
             "texts": {name: {"value": v, "step": s} for name, (v, s) in sorted(self.texts().items())},
+            "gpu": told.to_json() if (told := self.gpu) else None,
             "outputs": [{"path": p, "bytes": n} for p, n in self.outputs.known()],
             "logs": sorted({s for _, s in self._store.log_streams(self.id) if s.startswith("log.")}),
             "attempts": record.attempts,

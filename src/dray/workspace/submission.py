@@ -69,8 +69,10 @@ class Submission:
     torch: str | None = None
     """Which build of PyTorch: "auto" (what fits the driver there), "cpu", "cu126" ..."""
     require_gpu: bool = False
-    """A build that could not use the GPU is an error, and so is a machine without one."""
+    """A build that could not use the GPU is an error, and so is a machine without one, or a run that ended without using it."""
     buffered: bool = False
+    stop_if_idle_s: float | None = None
+    """End it when its GPUs were idle for so long."""
     cwd: str | None = None
     container: ContainerWish = field(default_factory=ContainerWish)
     """What is said of a container. In Python its fields are fields of the submit: image, engine, mounts, memory ..."""
@@ -79,8 +81,9 @@ class Submission:
 def submission_of(script: str | None, args: Iterable[object], fields: Mapping[str, Any]) -> Submission:
     """A Submission from the words of a Python call: numbers become text, and one pattern or length of time may be a text."""
     fields = dict(fields)
-    if "timeout" in fields:
-        fields["timeout_s"] = fields.pop("timeout")
+    for name in ("timeout", "stop_if_idle"):
+        if name in fields:
+            fields[f"{name}_s"] = fields.pop(name)
     of_container = {name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
     for name in ("memory", "shm"):
         if isinstance(of_container.get(name), str):
@@ -91,7 +94,7 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
         fields["container"] = ContainerWish.of(of_container)
     unknown = set(fields) - set(Submission.__dataclass_fields__)
     if unknown:
-        known = [name.replace("timeout_s", "timeout") for name in Submission.__dataclass_fields__]
+        known = [name.removesuffix("_s") for name in Submission.__dataclass_fields__]
         known += ContainerWish.__dataclass_fields__
         raise UnknownName("submit option", min(unknown), known)
     if isinstance(fields.get("command"), str):
@@ -99,8 +102,9 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
         raise UsageError("a command is a list of words, not one text", hint=f"command={words!r}")
     if isinstance(fields.get("outputs"), str):
         fields["outputs"] = (fields["outputs"],)
-    if isinstance(fields.get("timeout_s"), str):
-        fields["timeout_s"] = parse_duration(fields["timeout_s"])
+    for name in ("timeout_s", "stop_if_idle_s"):
+        if isinstance(fields.get(name), str):
+            fields[name] = parse_duration(fields[name])
     for name in _LISTS:
         if isinstance(fields.get(name), str):
             fields[name] = (fields[name],)
@@ -244,6 +248,8 @@ class Prepared:
             login=not self.target.is_here,
             setup=self.target.setup,
             buffered=wish.buffered,
+            require_gpu=wish.require_gpu,
+            stop_if_idle_s=wish.stop_if_idle_s,
         )
 
 
@@ -326,6 +332,8 @@ def check_words(wish: Submission) -> None:
         raise UsageError(f"`{both[0]}` is given as a secret and as a plain variable")
     if wish.timeout_s is not None and wish.timeout_s <= 0:
         raise UsageError("a timeout has to be longer than nothing")
+    if wish.stop_if_idle_s is not None and wish.stop_if_idle_s <= 0:
+        raise UsageError("`--stop-if-idle` has to be longer than nothing")
     for pattern in wish.outputs:
         if pattern.startswith("/") or ".." in pattern.split("/") or not pattern.strip():
             raise UsageError(

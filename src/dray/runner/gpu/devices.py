@@ -154,10 +154,10 @@ def uid_of(pid: int) -> Optional[int]:
 
 def has_nvidia() -> bool:
     """Whether a card of NVIDIA's is on the bus, driver or not."""
-    return NVIDIA_VENDOR in _display_vendors()
+    return NVIDIA_VENDOR in display_vendors()
 
 
-def _display_vendors() -> List[str]:
+def display_vendors() -> List[str]:
     """The makers of the graphics and compute cards on the PCI bus."""
     found = []
     top = "/sys/bus/pci/devices"
