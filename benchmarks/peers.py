@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,17 +18,20 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dray-b
 FOLDER = CACHE / "peers"
 VARIABLE = "DRAY_BENCH_PEERS"
 PACKAGES = ("mlflow", "ray[default]", "submitit")
+# It wants old versions of what the others use: a folder of its own.
+COVALENT = CACHE / "covalent"
+COVALENT_PACKAGES = ("covalent", "covalent-ssh-plugin")
 
 
-def make(folder: Path = FOLDER) -> Path:
+def make(folder: Path = FOLDER, packages: Sequence[str] = PACKAGES) -> Path:
     """Create `folder` or complete it; return its Python. Safe to repeat; a finished one is left as it is."""
     python = folder / "bin" / "python"
     finished = folder / "peers-ready"
-    wanted = "\n".join(PACKAGES) + "\n"
+    wanted = "\n".join(packages) + "\n"
     if finished.exists() and finished.read_text() == wanted:
         return python
     print(
-        f"making {folder} with {', '.join(PACKAGES)}: some minutes, once ...",
+        f"making {folder} with {', '.join(packages)}: some minutes, once ...",
         file=sys.stderr,
         flush=True,
     )
@@ -38,7 +42,7 @@ def make(folder: Path = FOLDER) -> Path:
         install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
     else:
         install = [str(python), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*install, *PACKAGES], check=True)
+    subprocess.run([*install, *packages], check=True)
     finished.write_text(wanted)
     return python
 
@@ -47,6 +51,11 @@ def python() -> Path | None:
     """The peers' Python that this bench run was given, if any."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else None
+
+
+def covalent() -> Path | None:
+    """The Python with covalent in it, where this bench run has peers."""
+    return make(COVALENT, COVALENT_PACKAGES) if python() else None
 
 
 def tool(name: str) -> str | None:

@@ -20,6 +20,7 @@ from dray.runner import frames
 
 _BANNER_LIMIT = 1 << 20
 _GREETING_S = 60.0
+_WORTH_A_COPY = 1 << 16  # below, one write is worth more than the copy that it takes
 _SENDINGS = 3  # of the runner: it may be cleared away before a process holds it
 
 # One word of `sh` that any login shell passes on unharmed: reads a program of known length, then runs it. Bytes that follow
@@ -63,7 +64,11 @@ class Connection:
 
     def ask(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one request; the answers come by `receive`."""
-        self._write(frames.encode(header, body))
+        if len(body) < _WORTH_A_COPY:
+            self._write(frames.encode(header, body))
+        else:
+            self._write(frames.head_of(header, len(body)))
+            self._write(body)
 
     def receive(self) -> frames.Frame:
         """The next answer. Raises LinkLost, or MachineRefused for an answer that is an error."""

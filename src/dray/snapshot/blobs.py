@@ -18,10 +18,14 @@ from dray.snapshot.errors import NoRoomForBlobs
 from dray.snapshot.plans import FileRow
 
 if TYPE_CHECKING:
+    import queue
+    import threading
     from hashlib import _Hash
 
 _PIECE = 1 << 20
 _TRIES = 3
+_WORTH_A_THREAD = 8  # pieces
+_AHEAD = 8  # of them in memory
 _STALE_S = 86400.0
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -174,11 +178,12 @@ class BlobStore:
         try:
             target = os.open(young, _CREATE, 0o400)
             try:
-                while piece:
-                    size += _write_all(target, piece)
-                    piece = os.read(source, _PIECE)
-                    hasher.update(piece)
-                    told(len(piece))
+                with _Beside(hasher) as beside:
+                    while piece:
+                        size += _write_all(target, piece)
+                        piece = os.read(source, _PIECE)
+                        beside.update(piece)
+                        told(len(piece))
             finally:
                 os.close(target)
             self._name(young, hasher.hexdigest(), size)
@@ -264,6 +269,44 @@ def _row(path: str, file: int) -> FileRow:
     if not stat.S_ISREG(info.st_mode):
         raise NoFileAnyMore(path)
     return (path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)
+
+
+class _Beside:
+    """Feeds a hash in a thread of its own, once there is so much that it is worth one: copying and hashing cost about the same."""
+
+    def __init__(self, hasher: _Hash) -> None:
+        self._hasher = hasher
+        self._pieces = 0
+        self._thread: threading.Thread | None = None
+        self._queue: queue.Queue[bytes] | None = None
+
+    def update(self, piece: bytes) -> None:
+        """As of the hash itself."""
+        self._pieces += 1
+        if self._pieces < _WORTH_A_THREAD:
+            self._hasher.update(piece)
+            return
+        if self._queue is None:
+            import queue
+            import threading
+
+            self._queue = queue.Queue(_AHEAD)
+            self._thread = threading.Thread(target=self._work, args=(self._queue,), daemon=True)
+            self._thread.start()
+        self._queue.put(piece)
+
+    def _work(self, pieces: queue.Queue[bytes]) -> None:
+        while piece := pieces.get():
+            self._hasher.update(piece)
+
+    def __enter__(self) -> _Beside:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        """The hash has seen everything."""
+        if self._thread is not None and self._queue is not None:
+            self._queue.put(b"")
+            self._thread.join()
 
 
 def _write_all(target: int, data: bytes) -> int:
