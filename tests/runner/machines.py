@@ -35,6 +35,10 @@ class Followed:
     def log(self) -> bytes:
         return self.streams.get("log.script", b"")
 
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = self.streams.get("state.jsonl", b"").splitlines()
+        return [e["data"] for e in map(json.loads, lines) if e["type"] == kind]
+
     @property
     def states(self) -> list[str]:
         lines = self.streams.get("state.jsonl", b"").splitlines()
@@ -54,6 +58,8 @@ class Place:
     root: str | None
     python: str | None
     runs_python: str
+    near: Mapping[str, str] = {}
+    """What the client says that it has at hand."""
 
     def connect(self) -> Connection:
         return Connection(self.host, self.root, self.python)
@@ -64,9 +70,11 @@ class Place:
         *,
         secrets: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        beside: Mapping[str, Any] | None = None,
+        brought: Mapping[str, bytes] | None = None,
         **spec: Any,
     ) -> str:
-        """Claim and start; returns the run's id."""
+        """Claim and start; returns the run's id. `beside` stands in the frame, `brought` are contents that it names."""
         contents = {"script.py": code, **(files or {})}
         blobs = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in contents.values()}
         rows = [
@@ -82,9 +90,9 @@ class Place:
             **spec,
         }
         with self.connect() as connection:
-            answer = self.hand_over(
-                connection, whole, {"v": 1, "files": rows, "links": [], "dirs": []}, blobs, secrets
-            )
+            manifest = {"v": 1, "files": rows, "links": [], "dirs": []}
+            blobs.update(brought or {})
+            answer = self.hand_over(connection, whole, manifest, blobs, secrets, beside)
         assert answer.get("claimed"), answer
         return str(whole["id"])
 
@@ -95,12 +103,14 @@ class Place:
         manifest: Mapping[str, Any],
         blobs: Mapping[str, bytes],
         secrets: Mapping[str, str] | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         request = {
+            **(beside or {}),
             "op": "submit",
             "spec": dict(spec),
             "manifest": dict(manifest),
-            "near": {},
+            "near": dict(self.near),
             "secrets": dict(secrets or {}),
         }
         connection.ask(request)

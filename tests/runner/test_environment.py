@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dray.runner.environment import build_variables
+from dray.runner.environments.variables import build_variables
 
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 

@@ -12,6 +12,7 @@ DrayError
 │   ├── HostPythonMissing it has no python3 where we look
 │   └── HostPythonTooOld  its python3 cannot run the runner
 ├── MachineRefused      the machine understood and said no
+├── UvNotFetched        the machine has no uv, and there is none to bring along
 └── LinkLost            (core) the channel broke in the middle
 """
 
@@ -174,3 +175,16 @@ def _quoted(word: str | None) -> str:
     import shlex
 
     return printable(shlex.quote(word or ""))
+
+
+class UvNotFetched(DrayError):
+    """There is no uv to bring to a machine that has none."""
+
+    code = "uv-not-fetched"
+
+    def __init__(self, version: str, platform: str, why: str) -> None:
+        super().__init__(
+            f"uv {version} for {platform}, which the machine lacks, could not be fetched to bring it along",
+            why=printable(why),
+            hint="install it over there (`pip install --user uv`), and submit again",
+        )

@@ -14,8 +14,8 @@ import stat
 import time
 from typing import Any, Dict, Iterator, List, Tuple
 
-from . import gate, visit
-from .environment import try_lock
+from . import bytecode, gate, visit
+from .environments.place import lock_of, try_lock
 from .files import read_json, read_regular, remove_tree, tree_bytes
 from .folder import RUN_ID, RunFolder
 from .machine import Machine
@@ -276,12 +276,13 @@ class Cleaning:
             raise Kept("a run uses it")
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise Kept("dray has not put it there")
-        lock = try_lock(path)
+        lock = try_lock(lock_of(path))
         if lock is None:
             raise Kept("it is being built")
         try:
             place = _to_trash(self.machine.environments, name)
-            os.unlink(path + ".lock")
+            os.unlink(lock_of(path) + ".lock")
+            bytecode.forget(self.machine, path)
             return place
         finally:
             os.close(lock)
@@ -349,6 +350,7 @@ def _to_trash(folder: str, name: str) -> str:
 
 
 def _is_locked(environment: str) -> bool:
+    environment = lock_of(environment)
     if not os.path.exists(environment + ".lock"):
         return False
     try:

@@ -7,31 +7,44 @@ another class, chosen in `launcher_for`; who starts and guards the process does 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, Mapping
 
-from . import environment, processes, results
+from . import bytecode, processes, results
+from .environments import pythons
 from .folder import RunFolder
 from .mask import forms
 from .queue.asked import Asked
 from .queue.granted import Granted
 from .work import Work
 
+if TYPE_CHECKING:
+    from .environments.building import Builder
+    from .environments.provisions import Provisions
+
 
 class Order:
     """What a submit brings beside the spec: things that must not be written down, and things at hand."""
 
-    def __init__(
-        self, spec: dict[str, Any], near: dict[str, Any], secrets: dict[str, str], travel: str, asked: Asked
-    ) -> None:
-        self.spec = spec
+    def __init__(self, said: Mapping[str, Any], travel: str, asked: Asked) -> None:
+        """`said` is the submit's frame."""
+        near = said.get("near") or {}
+        self.spec: dict[str, Any] = said["spec"]
         self.blobs: str | None = near.get("blobs")
-        self.uv: str | None = near.get("uv")
-        self.secrets = secrets
+        self.secrets: dict[str, str] = said.get("secrets") or {}
         self.travel = travel
         self.asked = asked
         """What it asks of the machine's GPUs and cores, looked at before the claim."""
         self.granted = Granted()
         """The devices that the run holds, as soon as it may start."""
+        self._said = said
+
+    def provisions(self) -> Provisions | None:
+        """What it brings along for the building of an environment, if it wants one."""
+        if not self.spec.get("environment"):
+            return None
+        from .environments.provisions import Provisions
+
+        return Provisions(self._said)
 
     def hidden(self) -> list[bytes]:
         """What must not be seen in the log: the secrets, in every form that they are likely to be printed in."""
@@ -42,7 +55,7 @@ class Launcher:
     """One way to start a run. The runner asks in this order, each once."""
 
     def make_ready(self, work: Work) -> None:
-        """Find or make what the script needs. Raises environment.BuildFailed, or Stopped when the end was asked for."""
+        """Find or make what the script needs. Raises environments.BuildFailed, or Stopped when the end was asked for."""
         raise NotImplementedError
 
     def step(self, machines: dict[str, str]) -> dict[str, Any]:
@@ -80,25 +93,46 @@ class ProcessLauncher(Launcher):
         self.number = number
         self.python: str | None = None
         """The run's interpreter, once it is ready; None when the command needs none."""
+        self.facts: dict[str, Any] = {}
+        """Of its environment."""
 
     def make_ready(self, work: Work) -> None:
         """Find the run's Python, or make its environment if there is one."""
         wanted = self.spec.get("environment")
         path = work.environ.get("PATH", os.defpath)
         if not wanted:
-            self.python = self.spec.get("python") or environment.machine_python(path)
+            self.python = self.spec.get("python") or pythons.machine_python(path)
             if self.python:
                 work.tell("environment", python=self.python, version=None, digest=None, built_s=None)
             return
         # A set-up such as `module load python/3.11` says what to build on.
-        theirs = environment.python3(path) if self.spec.get("setup") else None
-        builder = environment.Builder(work.machine, wanted, self.order.uv, work.run, work.environ, theirs)
-        was_ready = builder.ready() is not None
-        facts = dict(builder.provide(work.note, work.may_go_on))
-        if was_ready:
-            facts["built_s"] = None
-        work.tell("environment", **facts)
-        self.python = builder.python
+        theirs = pythons.python3(path) if self.spec.get("setup") else None
+        from .environments.building import Builder  # most runs need none, and their start is waited for
+
+        builder = Builder(work, self.spec, self.order.provisions(), theirs)
+        self.facts = builder.provide()
+        self._keep_lock(work, builder)
+        names = ("python", "version", "digest", "built_s", "name", "lock", "lock_kind")
+        work.tell("environment", **{name: self.facts.get(name) for name in names})
+        if not self.spec.get("prepare"):
+            self._put_layer(work, wanted)
+
+    def _keep_lock(self, work: Work, builder: Builder) -> None:
+        """What was resolved goes with the run."""
+        from .environments import frozen
+
+        text = str(builder.place.frozen().get("text") or "")
+        if frozen.digest(text) == self.facts.get("lock"):
+            work.keep("lock.environment", text.encode("utf-8", "surrogateescape"))
+
+    def _put_layer(self, work: Work, wanted: dict[str, Any]) -> None:
+        """The run's own layer on the environment."""
+        from .environments import overlay
+
+        uv = pythons.find_uv(work.environ)
+        folder = os.path.join(self.folder.path, overlay.FOLDER)
+        layer = overlay.make(folder, self.facts, self.folder.code, wanted.get("editable") or (), uv)
+        self.python = layer or str(self.facts["python"])
 
     def argv(self) -> list[str]:
         """The command line."""
@@ -117,12 +151,8 @@ class ProcessLauncher(Launcher):
     def env(self, machines: dict[str, str]) -> dict[str, str]:
         """The environment: the machine's, the environment's own, what the submit said, and what dray needs."""
         env = dict(machines)
-        if self.spec.get("environment") and self.python:
-            folder = os.path.dirname(os.path.dirname(self.python))
-            env["VIRTUAL_ENV"] = folder
-            env["PATH"] = os.path.join(folder, "bin") + ":" + env.get("PATH", os.defpath)
-            env.pop("CONDA_PREFIX", None)
-            env.pop("PYTHONHOME", None)
+        if self.facts and self.python:
+            self._enter_environment(env, self.python)
         env.update(self.spec.get("env") or {})
         if not self.spec.get("buffered"):
             env.setdefault("PYTHONUNBUFFERED", "1")
@@ -144,6 +174,19 @@ class ProcessLauncher(Launcher):
     def door(self, step: dict[str, Any]) -> dict[str, Any]:
         """The same environment and folder; its ports are the machine's."""
         return {"env": step["env"], "cwd": step["cwd"], "hidden": sorted(self.order.secrets)}
+
+    def _enter_environment(self, env: dict[str, str], python: str) -> None:
+        """As its activation would."""
+        own, shared = (os.path.dirname(os.path.dirname(p)) for p in (python, str(self.facts["python"])))
+        for name in ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME"):
+            env.pop(name, None)
+        env.update(self.facts.get("variables") or {})
+        env["VIRTUAL_ENV"] = own
+        if self.facts.get("kind") == "conda":
+            env["CONDA_PREFIX"] = shared
+        folders = [os.path.join(own, "bin")] + ([os.path.join(shared, "bin")] if own != shared else [])
+        env["PATH"] = ":".join([*folders, env.get("PATH", os.defpath)])
+        env.setdefault("PYTHONPYCACHEPREFIX", bytecode.folder(self.folder.machine))
 
     def step(self, machines: dict[str, str]) -> dict[str, Any]:
         """The order to the guard."""

@@ -10,7 +10,8 @@ import os
 import traceback
 from typing import Any, Callable
 
-from . import ends, environment, layout, login, processes, queue, results
+from . import ends, environments, layout, login, processes, queue, results
+from .environments.said import last_words
 from .folder import RunFolder
 from .gpu.evidence import Evidence, NoGpu
 from .launch import Order, launcher_for
@@ -53,9 +54,9 @@ class Runner:
             end = self._live()
         except GuardGone:
             end = self._without_guard()
-        except (environment.Stopped, queue.Stopped):
+        except (environments.Stopped, queue.Stopped):
             end = ends.document("canceled", ends.cancelled(self.steps.asked() or {}))
-        except environment.BuildFailed as trouble:
+        except environments.BuildFailed as trouble:
             end = ends.document("failed", ends.reason(trouble.kind, str(trouble)))
         except queue.Failed as trouble:
             end = ends.document("failed", ends.reason("queue-failed", str(trouble)))
@@ -84,18 +85,20 @@ class Runner:
         if not layout.lay_out(
             self.machine, self.order.blobs, self.manifest, self.folder.code, lambda: not self.steps.asked()
         ):
-            raise environment.Stopped
+            raise environments.Stopped
         set_up()
         self.launcher.make_ready(
             Work(self.machine, self.folder, self.number, self.said, self.steps, self.environ)
         )
         if self.steps.asked():
-            raise environment.Stopped
+            raise environments.Stopped
+        if self.spec.get("prepare"):
+            return ends.document("completed", ends.reason("prepared", "its environment is ready"))
         self.order.granted = self.scheduler.wait()
         step = self.launcher.step(self.environ)
         self.evidence.check(step, getattr(self.launcher, "python", None))
         if self.steps.asked():
-            raise environment.Stopped
+            raise environments.Stopped
         door.keep(self.folder.id, self.launcher.door(step))
         seen = self.steps.run(step, self._begun, lambda: self._watch(step["log"]))
         if "cannot" in seen:
@@ -119,7 +122,7 @@ class Runner:
             seen = self.steps.see_end(lambda: self.steps.limit(0, 0) if shell.is_too_loud() else None)
         late = self.steps.no_limit()
         if self.steps.asked():
-            raise environment.Stopped
+            raise environments.Stopped
         found = shell.environment() if seen.get("code") == 0 else None
         if found is not None:
             self.environ = found
@@ -134,10 +137,10 @@ class Runner:
             file.write(b"dray: the machine's set-up in %s\n" % os.fsencode(shell.shell))
             since = file.tell()
             file.write(login.told(shell.noise))
-        why = login.why_not(shell, late, seen, environment.last_words(log, since))
+        why = login.why_not(shell, late, seen, last_words(log, since))
         shell.forget()
         if shell.setup:
-            raise environment.BuildFailed(why)
+            raise environments.BuildFailed(why)
         self.said.say("note", text=why + "; the run has the environment of the connection (log: environment)")
 
     def _begun(self, report: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import Any
 
-from .environment import find_program
+from .environments.pythons import find_program
 from .files import read_text, replace
 from .machine import Machine, user_of
 

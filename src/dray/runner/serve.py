@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import code, frames, gate, layout, results, visit
+from . import bytecode, code, frames, gate, layout, results, visit
 from .files import remove_tree, write_all
 from .folder import RunFolder, Taken
 from .machine import Machine
@@ -120,7 +120,7 @@ class Server:
         from .launch import Order
         from .start import start_runner
 
-        spec, manifest, near = header["spec"], header["manifest"], header.get("near") or {}
+        spec, manifest = header["spec"], header["manifest"]
         self._folder({"run": spec.get("id")})
         try:
             layout.check(manifest)
@@ -131,10 +131,13 @@ class Server:
         except queue.Refused as refused:
             self.send({"refused": refused.code, "text": str(refused)})
             return
-        order = Order(spec, near, header.get("secrets") or {}, os.path.join(self.here, "travel"), asked)
+        order = Order(header, os.path.join(self.here, "travel"), asked)
         held = gate.enter(self.machine.folder)  # what is here now is here when the runner looks for it
         try:
             lacks = layout.lacking(self.machine, order.blobs, manifest)
+            brought = order.provisions()
+            if brought:
+                lacks.update(brought.lacking(self.machine, spec, self._is_here))
             if lacks and not self._take_blobs(lacks):
                 self.ended = True  # the client is gone in the middle: nothing was claimed
                 return
@@ -145,6 +148,9 @@ class Server:
         if answer.get("claimed"):
             answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
         self.send(answer)
+
+    def _is_here(self, digest: str, size: int) -> bool:
+        return layout.find_blob(self.machine, None, digest, size) is not None
 
     def _take_blobs(self, wanted: dict[str, int]) -> bool:
         """Ask for those contents until all are there; False when the client is gone."""
@@ -347,6 +353,7 @@ class Server:
             remove_tree(grave)
         except FileNotFoundError:
             pass  # forgotten before: that is what was wanted
+        bytecode.forget(self.machine, folder.path)
         self.send({"removed": folder.id})
 
     def _op_list(self, header: dict[str, Any]) -> None:
@@ -369,6 +376,12 @@ class Server:
             self.send({"alive": live})
         else:
             self.send({"purged": self.machine.root, "left": purge.purge(self.machine)})
+
+    def _op_env(self, header: dict[str, Any]) -> None:
+        from .environments import asked
+
+        for answer, body in asked.answers(self.machine, self.here, header):
+            self.send(answer, body)
 
     def _op_gc(self, header: dict[str, Any]) -> None:
         from .cleaning import Cleaning
@@ -396,7 +409,7 @@ class Server:
 
     def _op_probe(self, header: dict[str, Any]) -> None:
         from . import logout
-        from .environment import find_program
+        from .environments.pythons import find_program
 
         path = os.environ.get("PATH", os.defpath)
         space = os.statvfs(self.machine.folder)

@@ -72,6 +72,9 @@ def _be_runner(
     folder = RunFolder(machine, order.spec["id"])
     try:
         folder.claim(order.spec, manifest)
+        brought = order.provisions()
+        if brought:
+            brought.lay_out(machine, folder.path)
         gate.leave(held)
         answer: dict[str, Any] = {"claimed": True}
     except Taken as taken:

@@ -12,6 +12,7 @@ from dray.core.spec import RunSpec
 from dray.core.states import RunState
 from dray.hosts import Connection, WayBarred
 from dray.runner.processes import MARK
+from dray.workspace.along import Along
 from dray.workspace.events import Event, Progress, Said
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class _HandingOver:
         self._snapshot = snapshot
         self._tell = tell
         self._beside = beside
+        self._along = Along(workspace.home, target, spec, {}, lambda text: tell(Said(text)))
 
     def over(self, connection: Connection, secrets: Mapping[str, str]) -> BaseException | None:
         """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise.
@@ -126,6 +128,7 @@ class _HandingOver:
     def _ask(self, secrets: Mapping[str, str]) -> dict[str, Any]:
         """The machine's verdict on the claim."""
         request = {"op": "submit", "spec": self._spec.to_json(), "manifest": self._snapshot.manifest}
+        request.update(self._along.request())
         self.connection.ask(
             {**request, **self._beside, "near": self._target.near(), "secrets": dict(secrets)}
         )
@@ -141,10 +144,11 @@ class _HandingOver:
         from dray.workspace.sending import Sending
 
         sizes = {digest: size for _, digest, size, _ in self._snapshot.manifest["files"]}
+        sizes |= self._along.sizes
         self._missing = sum(sizes.get(d, 0) for d in lacks) - sum(partial.get(d, 0) for d in lacks)
         Sending(
             self.connection,
-            self._snapshot.blob_path,
+            lambda digest: self._along.path_of(digest) or self._snapshot.blob_path(digest),
             sizes,
             lambda done, total: self._tell(Progress("sending the code", done, total)),
             may_pack=not self._target.is_here,

@@ -9,14 +9,15 @@ import json
 import os
 from typing import Any, Dict, List
 
-from .. import environment
+from ..environments import BuildFailed
+from ..environments.pythons import find_program
 from . import ENGINES as KNOWN
 
 _FAR = ("ssh://", "tcp://", "http://", "https://", "npipe://", "fd://")
 _PATIENCE_S = 60.0
 
 
-class ContainerFailed(environment.BuildFailed):
+class ContainerFailed(BuildFailed):
     """The container cannot be had; the text is for the user. `kind` is the reason's."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -110,11 +111,11 @@ def find(wanted: str | None, environ: Dict[str, str]) -> Engine:
             return Engine(wanted, environ)
         raise ContainerFailed("no-engine", "the container engine `%s` is not on this machine" % wanted)
     for name in [wanted] if wanted else KNOWN:
-        program = environment.find_program([name], path)
+        program = find_program([name], path)
         if program:
             return Engine(program, environ)
     if wanted:
-        there = [name for name in KNOWN if environment.find_program([name], path)]
+        there = [name for name in KNOWN if find_program([name], path)]
         more = "; there is %s" % ", ".join(there) if there else ""
         raise ContainerFailed(
             "no-engine", "the container engine `%s` is not on this machine's PATH%s" % (wanted, more)

@@ -11,7 +11,7 @@ import re
 import time
 from typing import Any, Dict, List
 
-from .. import environment
+from ..environments import Stopped
 from ..files import dump, make_folder, read_json, replace
 from ..work import Work
 from .engines import ContainerFailed, Engine, parsed
@@ -132,7 +132,7 @@ class Images:
     def _do(self, what: str, words: List[str], why: Any) -> None:
         seen = self.work.run(what, [self.engine.program, *words], self.engine.environ, "log.image")
         if seen.get("stopped"):
-            raise environment.Stopped
+            raise Stopped
         if seen.get("code") != 0:
             raise ContainerFailed("image-failed", why(words[-1], str(seen.get("last") or "see its log")))
 
@@ -155,7 +155,7 @@ class Images:
                 told = True
             if not self.work.may_go_on():
                 os.close(lock)
-                raise environment.Stopped
+                raise Stopped
             time.sleep(0.1)
 
     def inside(self, image: Image, settings: List[str]) -> Inside:

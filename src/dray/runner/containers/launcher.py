@@ -11,7 +11,7 @@ import stat
 from typing import Any, Dict, List
 
 from .. import processes, results
-from ..environment import machine_authorities
+from ..environments.variables import machine_authorities
 from ..files import dump, make_folder, remove_tree, write_once
 from ..folder import RunFolder
 from ..launch import Launcher, Order

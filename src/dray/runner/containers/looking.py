@@ -7,7 +7,7 @@ import tempfile
 from typing import Any, Dict
 
 from .. import login
-from ..environment import find_program
+from ..environments.pythons import find_program
 from . import engines, gpus
 from .engines import ContainerFailed, Engine, Facts
 
