@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from dray.core.ids import new_run_id
 from dray.runner import gate
 from dray.runner.cleaning import Cleaning
+from dray.runner.environments import fingerprint
 from dray.runner.folder import RunFolder
 from dray.runner.machine import Machine
 from tests.runner.machines import Here, Place, kill, people_of, wait_until
@@ -73,9 +74,8 @@ def build(place: Place) -> Path:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(os.path.realpath(place.runs_python))
     python = str(folder / "bin" / "python")
-    (folder / "complete").write_text(
-        json.dumps({"python": python, "version": None, "digest": "d", "built_s": 1})
-    )
+    facts = {"python": python, "version": None, "digest": "d", "built_s": 1, "name": folder.name}
+    (folder / "complete").write_text(json.dumps({**facts, "fingerprint": fingerprint.take(str(folder))}))
     owner = lock.stat()
     for path in (folder, *folder.rglob("*")):
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

@@ -166,8 +166,9 @@ def test_secrets_reach_the_script_and_not_the_set_up(machine: Elsewhere) -> None
 def test_the_environment_is_built_in_the_set_up_with_its_tools(machine: Elsewhere) -> None:
     machine.write(
         "tools/uv",
-        '#!/bin/sh\necho "$*" >> ~/asked\nenv >> ~/seen\n'
-        'if [ "$1" = venv ]; then eval "to=\\${$#}"; mkdir -p "$to/bin"; ln -s /usr/bin/python3 "$to/bin/python"; fi\n',
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo uv 0.9.0; exit; fi\necho "$*" >> ~/asked\nenv >> ~/seen\n'
+        'if [ "$1" = venv ]; then eval "to=\\${$#}"; mkdir -p "$to/bin"; ln -s /usr/bin/python3 "$to/bin/python"; fi\n'
+        'while [ $# -gt 0 ]; do if [ "$1" = --output-file ]; then echo > "$2"; fi; shift; done\n',
         0o755,
     )
     machine.write("tools/python3", '#!/bin/sh\nexec /usr/bin/python3 "$@"\n', 0o755)
@@ -184,7 +185,7 @@ def test_the_environment_is_built_in_the_set_up_with_its_tools(machine: Elsewher
     asked = (machine.write("x", "").parent / "asked").read_text()
     assert f"--python {machine.home}/tools/python3 " in asked, "the set-up's Python is built on"
     seen = (machine.write("x", "").parent / "seen").read_text()
-    assert seen.count("LOADED=cuda") == 2
+    assert seen.count("LOADED=cuda") == 3
     assert "TOKEN" not in seen
 
 
