@@ -45,6 +45,7 @@ KINDS = {
     "ssh name": "compute",
     "adopt name": "compute",
     "rerun words": "any",
+    "forward ports": "any",
     "identity_file": "files",
     "submit words": "files",
     "experiment submit words": "files",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import pytest
 
 from tests.cli.dray_shell import Shell, wait_until
+from tests.cli.test_forward import free_port
 from tests.ssh.test_links import attached
 from tests.ssh.world import Server, World
+
+SERVE = """
+import http.server, os, sys
+open('big', 'wb').write(os.urandom(30 << 20))
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
 
 
 @pytest.fixture
@@ -57,3 +66,22 @@ def _line(pid: int) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def test_a_port_of_a_run_elsewhere_survives_a_broken_link(shell: Shell, server: Server) -> None:
+    shell.write("serve.py", SERVE)
+    port = free_port()
+    run = shell.detached("-c", "box", "serve.py", str(port))
+    with shell.start("forward", run, str(port)) as process:
+        url = process.stdout.readline().decode().strip()
+        whole = urllib.request.urlopen(f"{url}/big", timeout=60).read()
+        assert len(whole) == 30 << 20
+        server.cut()
+        told = iter(process.stderr.readline, b"")
+        assert any(b"back after" in line for line in told)
+        process.stdout.readline()
+        assert urllib.request.urlopen(f"{url}/big", timeout=60).read() == whole
+        shell.dray("cancel", run, "--grace", "0")
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0

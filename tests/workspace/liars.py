@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -22,8 +23,12 @@ class Liar(Host):
     setup = None
     container = None
 
-    def __init__(self, name: str, answers: Callable[[dict[str, Any]], list[Answer]]) -> None:
+    def __init__(
+        self, name: str, answers: Callable[[dict[str, Any]], list[Answer]], *, waits: bool = False
+    ) -> None:
+        """With `waits` it does not hang up when it has nothing more to say."""
         self.name = name
+        self.waits = waits
         self.host = self
         self.asked: list[str] = []
         self._answers = answers
@@ -31,10 +36,10 @@ class Liar(Host):
     def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
         size = re.search(r"n=(\d+)", word)
         assert size
-        return _Lies(int(size[1]), self._answer)
+        return _Lies(int(size[1]), self._answer, waits=self.waits)
 
     def _answer(self, request: dict[str, Any]) -> list[Answer]:
-        self.asked.append(request["op"])
+        self.asked.append(str(request.get("op", "")))
         return self._answers(request)
 
     def describe(self) -> str:
@@ -47,8 +52,11 @@ class Liar(Host):
 class _Lies(ByteChannel):
     """The channel: greets as the real one does, and then makes up what it says."""
 
-    def __init__(self, program: int, answer: Callable[[dict[str, Any]], list[Answer]]) -> None:
+    def __init__(
+        self, program: int, answer: Callable[[dict[str, Any]], list[Answer]], *, waits: bool
+    ) -> None:
         self._program = program
+        self._waits = waits
         self._answer = answer
         self._heard = b""
         self._says = b""
@@ -78,6 +86,8 @@ class _Lies(ByteChannel):
             self._says += b"".join(frames.encode(*said) for said in self._answer(decoded[0]))
 
     def read(self, size: int) -> bytes:
+        while self._waits and not self._says:
+            time.sleep(0.01)
         data, self._says = self._says[:size], self._says[size:]
         return data
 
@@ -85,7 +95,7 @@ class _Lies(ByteChannel):
         return True
 
     def close(self) -> None:
-        return
+        self._waits = False
 
     def last_words(self) -> str:
         return ""

@@ -19,6 +19,7 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
     ("cancel", "Stop runs, keeping all they have written so far.", RUNNING, "cancel"),
     ("rerun", "Run the same code, environment and command again.", RUNNING, "rerun"),
     ("exec", "Run a command inside a live run.", RUNNING, "exec"),
+    ("forward", "Bring ports of a live run to this computer.", RUNNING, "forward"),
     ("experiment submit", "The same as `dray submit`.", RUNNING, "experiment"),
     ("runs", "List the history, newest first.", HISTORY, "runs"),
     ("show", "Show all that is known of a run.", HISTORY, "show"),
@@ -68,6 +69,7 @@ HABITS = {
     "plot": "metrics", "curves": "metrics", "chart": "metrics", "table": "tables", "pictures": "images",
     "check": "doctor", "diagnose": "doctor", "reindex": "rebuild", "join": "wait",
     "diff": "compare", "cmp": "compare", "repeat": "rerun", "retry": "rerun", "resubmit": "rerun", "again": "rerun",
+    "tunnel": "forward", "port-forward": "forward", "proxy": "forward", "tensorboard": "forward",
     "checkout": "restore", "code": "restore",
 }  # fmt: skip
 

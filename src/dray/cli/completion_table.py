@@ -96,6 +96,12 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
          (("--help",), "", "Show what it does.")),
         (("run", False),), True,
     ),
+    "forward": (
+        ((("-q", "--quiet"), "", "Say nothing but errors"),
+         (("-v", "--verbose"), "", "Say more"),
+         (("--help",), "", "Show what it does.")),
+        (("run", False), ("any", True)), True,
+    ),
     "experiment submit": (
         ((("-c", "--compute"), "compute", "Where to run"),
          (("--experiment",), "experiment", "The experiment it belongs to"),

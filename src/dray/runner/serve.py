@@ -284,6 +284,11 @@ class Server:
 
         self._reach(header, execute)
 
+    def _op_forward(self, header: dict[str, Any]) -> None:
+        from .reach.ports import forward
+
+        self._reach(header, forward)
+
     def _reach(
         self, header: dict[str, Any], reach: Callable[[RunFolder, dict[str, Any], Line], None]
     ) -> None:

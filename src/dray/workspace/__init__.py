@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dray.workspace.doctor import Finding
-    from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
+    from dray.workspace.events import Ended, Event, Output, Progress, Said, Served, StateChanged
     from dray.workspace.facade import Workspace
     from dray.workspace.logged import Image, Table
     from dray.workspace.outputs import Outputs
@@ -27,6 +27,7 @@ __all__ = [
     "Progress",
     "Run",
     "Said",
+    "Served",
     "StateChanged",
     "Submission",
     "Table",
@@ -35,7 +36,7 @@ __all__ = [
 
 _HOMES = {
     "doctor": ("Finding",),
-    "events": ("Ended", "Event", "Output", "Progress", "Said", "StateChanged"),
+    "events": ("Ended", "Event", "Output", "Progress", "Said", "Served", "StateChanged"),
     "facade": ("Workspace",),
     "logged": ("Image", "Table"),
     "outputs": ("Outputs",),

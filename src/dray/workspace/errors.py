@@ -10,6 +10,7 @@ DrayError
 ├── CodeGone           the code of a run is not to be had any more
 ├── SecretMissing      a run cannot be repeated without its secret
 ├── NotRunning         a command or a port is wanted of a run that does not run
+├── PortTaken          a port of this computer that was wanted is in use
 ├── CannotExecute      a command cannot be started inside a run
 ├── PandasMissing      a DataFrame is wanted where there is no pandas
 ├── NoHome             no place for the history
@@ -58,6 +59,19 @@ class NotRunning(DrayError):
     def __init__(self, run_id: str, why: str) -> None:
         super().__init__(
             f"run {run_id} is not running", why=printable(why), hint=f"what it left: dray show {run_id}"
+        )
+
+
+class PortTaken(UsageError):
+    """Something else listens here."""
+
+    code = "port-taken"
+
+    def __init__(self, port: int, remote: int, why: str) -> None:
+        super().__init__(
+            f"port {port} of this computer cannot be used",
+            why=why,
+            hint=f"name another: {remote}:{port + 1 if port < 65535 else 8000}; or {remote} alone, for one that is free",
         )
 
 

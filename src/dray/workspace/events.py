@@ -42,10 +42,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """The run serves a port that is brought here, from now on."""
+
+    port: int
+    """Of the run."""
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The run has ended, and all it said is here."""
 
     record: RunRecord
 
 
-Event: TypeAlias = Output | StateChanged | Said | Progress | Ended
+Event: TypeAlias = Output | StateChanged | Said | Progress | Ended | Served

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dray.core.durations import show_duration
-from dray.core.errors import LinkLost
+from dray.core.errors import DrayError, LinkLost
 from dray.hosts import Connection, HostUnreachable
 from dray.workspace.events import Event, Said
 
@@ -18,7 +18,41 @@ if TYPE_CHECKING:
     from dray.workspace.following import Follower
 
 _VAIN_TRIES = 3
+_HOLDS_S = 5.0
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 3.0)  # then 5 s each
+
+
+class Patience:
+    """How often and how long a link that breaks is taken up again."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._broke_at: float | None = None
+        self._back_at: float | None = None
+        self._tries = 0
+
+    def lost(self, lost: DrayError) -> bool:
+        """It broke, or could not be made. Waits; True when that is news. Raises LinkLost when it has been vain for too long."""
+        now = time.monotonic()
+        if self._back_at is not None and now - self._back_at > _HOLDS_S:
+            self._broke_at, self._tries = None, 0
+        is_news = self._broke_at is None
+        self._broke_at = now if self._broke_at is None else self._broke_at
+        self._back_at = None
+        self._tries += 1
+        if self._tries >= _VAIN_TRIES and now - self._broke_at >= self._patience_s:
+            if isinstance(lost, LinkLost):
+                raise lost
+            raise LinkLost(lost.what, why=lost.why, hint=lost.hint) from lost
+        time.sleep(_PAUSES_S[self._tries] if self._tries < len(_PAUSES_S) else 5.0)
+        return is_news
+
+    def back(self) -> str | None:
+        """Something came. For how long nothing did, if that is news."""
+        if self._broke_at is None or self._back_at is not None:
+            return None
+        self._back_at = time.monotonic()
+        return f"back after {show_duration(self._back_at - self._broke_at)}"
 
 
 def linked(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, cast
 from dray.workspace.errors import NotRunning
 
 if TYPE_CHECKING:
+    from dray.workspace.events import Event
     from dray.workspace.executing import Executed
+    from dray.workspace.forwarding import Forward
     from dray.workspace.run import Run
 
 
@@ -30,6 +32,16 @@ class Reachable:
         from dray.workspace.executing import execute
 
         return execute(self.reachable(), command, input=input, secrets=secrets, on_output=on_output)
+
+    def forward(self, *ports: int | str, on: Callable[[Event], None] | None = None) -> Forward:
+        """Bring ports of the live run here: `with run.forward(6006) as forward: print(forward.urls)`.
+
+        A port is a number, or "6006:8080" for 8080 here; only this user can reach it. It goes on in the background until it is closed
+        or the run ends. Raises NotRunning, PortTaken.
+        """
+        from dray.workspace.forwarding import Forward
+
+        return Forward(self.reachable(), ports, on)
 
     def reachable(self) -> Run:
         """Itself; refuses what has ended before its machine is asked. Raises NotRunning."""
