@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.gpu.fake import FakeNvml
+from tests.gpu.machines import Machine
 
 
 @pytest.fixture
@@ -15,3 +17,10 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     for name, value in fake.environ().items():
         monkeypatch.setenv(name, value)
     return fake
+
+
+@pytest.fixture
+def world(tmp_path: Path, driver: FakeNvml) -> Iterator[Machine]:
+    made = Machine(tmp_path / "world", driver)
+    yield made
+    made.clean()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +23,6 @@ def now():
     return time.time_ns() // 1000
 me = os.getpid()
 """
-
-
-class Machine(World):
-    """One person's project on a machine with that driver."""
-
-    def __init__(self, folder: Path, driver: FakeNvml) -> None:
-        super().__init__(folder)
-        self.driver = driver
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {**super().env, **self.driver.environ()}
-
-
-@pytest.fixture
-def world(tmp_path: Path, driver: FakeNvml) -> Iterator[World]:
-    made = Machine(tmp_path / "world", driver)
-    yield made
-    made.clean()
 
 
 def _gpu(world: World) -> dict[str, Any]:

@@ -473,7 +473,8 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
         (("compute", False),), True,
     ),
     "doctor": (
-        ((("--json",), "", "Print the findings as JSON"),
+        ((("-c", "--compute"), "compute", "Look at that compute alone"),
+         (("--json",), "", "Print the findings as JSON"),
          (("-q", "--quiet"), "", "Say nothing but errors"),
          (("-v", "--verbose"), "", "Say more"),
          (("--help",), "", "Show what it does.")),

@@ -12,18 +12,21 @@ from dray.cli.voice import Voice
 
 
 @click.command("doctor")
+@click.option("-c", "--compute", metavar="NAME", help="Look at that compute alone.")
 @as_json("the findings")
 @voiced
-def doctor(wants_json: bool, voice: Voice) -> int:
+def doctor(compute: str | None, wants_json: bool, voice: Voice) -> int:
     """Find what is wrong here and how to mend it.
 
-    Ends with 1 when something is bad.
+    Of each compute: whether it can be reached, its disk, its clock, its engines for containers, its GPUs with driver,
+    device files, health and users, and the frameworks that runs would meet there. Ends with 1 when something is bad.
 
     \b
-    Example:
+    Examples:
       dray doctor
+      dray doctor -c gpu1
     """  # noqa: D301
     with desk.workspace() as ws, Activity(voice) as activity:
         activity.begin("examining")
-        findings = ws.doctor()
+        findings = ws.doctor(compute)
     return show_findings(findings, wants_json=wants_json)

@@ -18,9 +18,10 @@ from dray.cli.voice import Voice, is_terminal, pass_echo
 from dray.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dray.workspace import Workspace
+    from dray.workspace import Run, Workspace
 
 COLUMNS = ("name", "step", "time", "value")
+GPU = "gpu"
 _NUMBERS = ("POINTS", "LAST", "STEP", "MIN", "MAX")
 
 
@@ -79,6 +80,8 @@ def metrics(
 ) -> int:
     """Show what a run logged, with full histories.
 
+    `--plot gpu` draws what was sampled of GPUs, memory, cores and disk.
+
     RUNs and NAMEs may stand in any order; without a RUN the newest one is meant. A NAME may be a pattern such as 'val/*';
     `metrics.NAME` is never taken for a run. Without NAME one line for each metric; with NAMEs all their points. Times are
     seconds since 1970. The options of a drawing draw without --plot, too.
@@ -89,11 +92,21 @@ def metrics(
       dray metrics loss --plot
       dray metrics k3f9x2abqd good 'val/*' --plot --smooth 0.9 --log
       dray metrics @last --csv > points.csv
+      dray metrics @last --plot gpu
     """  # noqa: D301
     is_drawn = is_drawn or is_log or is_live or any(v is not None for v in (smooth, axis, width, height))
     if is_drawn + wants_json + wants_csv > 1:
         raise UsageError("`--json`, `--csv` and a drawing exclude one another")
     with desk.workspace() as ws:
+        if is_drawn and GPU in words:
+            from dray.cli.gpu_plots import split
+
+            mine, rest = split(ws, words, voice)
+            if mine is not None:
+                if smooth is not None or is_log:
+                    raise UsageError("`--plot gpu` draws samples as they are: without --smooth and --log")
+                return _plot_gpu(ws, mine, (width, height, axis), is_live, voice)
+            words = rest
         meant = understand(ws, words, voice)
         if is_drawn:
             from dray.cli.plots import STEP, Wish
@@ -137,6 +150,32 @@ def _plot(ws: Workspace, meant: Meant, wish: Any, is_live: bool, voice: Voice) -
         pass_echo()
         voice.say("left; what runs goes on")
         raise
+    if not is_live:
+        sys.stdout.write("".join(f"{line}\n" for line in done.lines))
+        sys.stdout.flush()
+    for note in done.notes:
+        voice.say(note)
+    return 0
+
+
+def _plot_gpu(ws: Workspace, run: Run, looks: tuple[Any, ...], is_live: bool, voice: Voice) -> int:
+    """What was sampled of one run's GPUs and processes."""
+    from dray.cli import gpu_plots, plots
+
+    if is_live and not is_terminal(1):
+        raise UsageError("`--live` draws on a terminal only", why="stdout is none", hint="leave `--live` out")
+
+    def drawn() -> plots.Drawing:
+        return gpu_plots.drawing(
+            ws, run, plots.Wish(looks[2] or plots.RELATIVE, width=looks[0], height=looks[1])
+        )
+
+    def refresh() -> bool:
+        if not run.ended:
+            desk.fresh(run, voice)
+        return not run.ended
+
+    done = plots.live(drawn, refresh) if is_live else drawn()
     if not is_live:
         sys.stdout.write("".join(f"{line}\n" for line in done.lines))
         sys.stdout.flush()

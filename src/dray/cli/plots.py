@@ -52,20 +52,20 @@ class Drawing(NamedTuple):
 
 def drawing(ws: Workspace, meant: Meant, wish: Wish) -> Drawing:
     """All panels below each other, as large as the terminal."""
-    ink = _ink()
+    paper = ink()
     width = wish.width or width_of(sys.stdout) or _WIDTH
     names = list(dict.fromkeys(name for run in meant.runs for name in meant.names[run.id]))
     left_out = [] if meant.patterns else names[MOST_PANELS:]
     names = names[: len(names) - len(left_out)]
-    height = wish.height or _height_of_each(len(names), width)
+    height = wish.height or height_of_each(len(names), width)
     lines: list[str] = [] if names else ["nothing is logged yet"]
     notes: list[str] = []
     for name in names:
         panel = _panel(ws, meant, name, wish, width, notes)
-        lines += [*([""] if lines else []), *draw(panel, width, height, ink)]
+        lines += [*([""] if lines else []), *draw(panel, width, height, paper)]
     if left_out:
         notes.append(f"{count_of(len(left_out), 'more metric')} not drawn: name some, or all with '*'")
-    if wish.smooth and not ink.coloured:
+    if wish.smooth and not paper.coloured:
         notes.append("without colours only the smooth curves are drawn")
     return Drawing(lines, notes)
 
@@ -86,7 +86,8 @@ def live(draw_now: Callable[[], Drawing], refresh: Callable[[], bool]) -> Drawin
         time.sleep(_EVERY_S)
 
 
-def _ink() -> Ink:
+def ink() -> Ink:
+    """What stdout can show."""
     try:
         "⣿┤─".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -98,7 +99,7 @@ def _lines_of_terminal() -> int:
     return shutil.get_terminal_size((_WIDTH, _HEIGHT)).lines
 
 
-def _height_of_each(panels: int, width: int) -> int:
+def height_of_each(panels: int, width: int) -> int:
     """All of them on one screen, if that is not too low; wide ones not higher than looks good."""
     lines = _lines_of_terminal() if width_of(sys.stdout) else _HEIGHT
     share = (lines - 1) // max(panels, 1) - (panels > 1)

@@ -412,6 +412,13 @@ class Server:
         )
         self.send({"engine": looking.look(header.get("engine"), environ)})
 
+    def _op_examine(self, header: dict[str, Any]) -> None:
+        from .gpu.examine import examine
+
+        python = header.get("python")
+        path = os.environ.get("PATH", os.defpath)
+        self.send({"gpu": examine(self.machine, str(python) if python else None, path)})
+
     def _op_probe(self, header: dict[str, Any]) -> None:
         from . import logout
         from .environments.pythons import find_program

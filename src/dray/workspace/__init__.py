@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dray.workspace.doctor import Finding
     from dray.workspace.events import Ended, Event, Output, Progress, Said, Served, StateChanged
     from dray.workspace.facade import Workspace
+    from dray.workspace.finding import Finding
     from dray.workspace.logged import Image, Table
     from dray.workspace.outputs import Outputs
     from dray.workspace.run import Run
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "doctor": ("Finding",),
+    "finding": ("Finding",),
     "events": ("Ended", "Event", "Output", "Progress", "Said", "Served", "StateChanged"),
     "facade": ("Workspace",),
     "logged": ("Image", "Table"),

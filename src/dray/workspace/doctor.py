@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dray.core.durations import show_bytes
 from dray.core.errors import DrayError, printable
+from dray.workspace.finding import Finding
 from dray.workspace.python import users_python
 
 if TYPE_CHECKING:
@@ -18,18 +19,10 @@ if TYPE_CHECKING:
 _LITTLE = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    level: Literal["ok", "warn", "bad"]
-    what: str
-    detail: str
-    hint: str | None = None
-
-
-def examine(workspace: Workspace) -> list[Finding]:
-    """This client, then every compute."""
+def examine(workspace: Workspace, compute: str | None = None) -> list[Finding]:
+    """This client, then every compute; or that one alone."""
+    if compute is not None:
+        return check_compute(workspace, compute)
     found = [_python(), _users_python(), _history(workspace), *_room(workspace), _git()]
     for name in workspace.compute_names():
         found += check_compute(workspace, name)
@@ -84,7 +77,29 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
                 "warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv"
             )
         )
-    return found + _engine(name, described.get("engine") or {})
+    return [*found, *_engine(name, described.get("engine") or {}), *_gpus(workspace, name)]
+
+
+def _gpus(workspace: Workspace, name: str) -> list[Finding]:
+    """Its driver, its GPUs, what is built for them; and its clock, since the answer has it."""
+    from dray.workspace.gpu_findings import findings
+
+    target = workspace.target(name)
+    python = None
+    if target.is_here:
+        try:
+            python = users_python(os.environ)[0]
+        except DrayError:
+            python = None  # told by `_users_python`
+    try:
+        with workspace.connect(name) as connection:
+            connection.call({"op": "ping"})  # whatever logging in took is over: the answer's way is short now
+            asked = time.time()
+            facts = connection.call({"op": "examine", "python": python})["gpu"]
+    except DrayError as trouble:
+        return [Finding("warn", f"GPUs of {name}", trouble.what, trouble.hint)]
+    offset = float(facts["time"]) - asked
+    return findings(name, facts, None if target.is_here else offset)
 
 
 def _engine(name: str, said: Mapping[str, Any]) -> list[Finding]:

@@ -503,11 +503,11 @@ class Workspace:
             "engine": engine,
         }
 
-    def doctor(self) -> list[Any]:
-        """Findings about this client and all computes."""
+    def doctor(self, compute: str | None = None) -> list[Any]:
+        """Findings about this client and all computes, or about that one compute."""
         from dray.workspace.doctor import examine
 
-        return examine(self)
+        return examine(self, compute)
 
 
 def _raise_first(troubles: Iterable[DrayError | None]) -> None:

@@ -180,9 +180,9 @@ def display_vendors() -> List[str]:
 
 def unseen(trouble: Exception) -> Seen:
     """No look was possible; says why, and whether there is a GPU all the same."""
-    hardware = has_nvidia() or bool(_device_files())
+    hardware = has_nvidia() or bool(device_files())
     if isinstance(trouble, NvmlError):
-        shut = [path for path in _device_files() if not os.access(path, os.R_OK | os.W_OK)]
+        shut = [path for path in device_files() if not os.access(path, os.R_OK | os.W_OK)]
         if shut and trouble.code in (nvml.NO_PERMISSION, nvml.DRIVER_NOT_LOADED, 999):
             why = "this user may not open %s" % ", ".join(shut[:3])
             return Seen((), why, code=nvml.NO_PERMISSION, has_hardware=True)
@@ -195,7 +195,7 @@ def unseen(trouble: Exception) -> Seen:
     return Seen((), "there is no NVIDIA driver on this machine", code=nvml.LIBRARY_NOT_FOUND)
 
 
-def _device_files() -> List[str]:
+def device_files() -> List[str]:
     """/dev/nvidiactl and /dev/nvidia0 ..., where they are."""
     try:
         names = os.listdir("/dev")

@@ -17,7 +17,8 @@ from typing import Any, Dict, List, Optional
 
 from .. import processes
 from . import frameworks
-from .devices import Device, Seen, read_all, unseen
+from .devices import Seen, read_all, unseen
+from .facts import of_machine
 from .nvml import Nvml, NvmlError, or_none
 from .own import Own, opens_gpu
 from .shown import visible
@@ -58,7 +59,7 @@ class Sampler:
 
     def main(self) -> None:
         """Look at the machine, wait for the run to begin, watch it to its end, and tell what it used."""
-        self._facts = _facts(self._look_at_machine())
+        self._facts = of_machine(self._look_at_machine())
         self._say(devices=self._facts)
         started = self._next_order(None)
         if started is None or "began" not in started:
@@ -244,46 +245,6 @@ class _Line:
             merged.append(row)
         self._means = {}
         return merged
-
-
-def _facts(seen: Seen) -> Dict[str, Any]:
-    """For people and for the history: no list of other people's processes."""
-    return {
-        "driver": seen.driver,
-        "cuda": None if seen.cuda is None else "%d.%d" % seen.cuda,
-        "why": seen.why,
-        "code": seen.code,
-        "has_hardware": seen.has_hardware,
-        "devices": [_fact(device) for device in seen.devices],
-    }
-
-
-def _fact(device: Device) -> Dict[str, Any]:
-    capability = device.compute_capability
-    return {
-        "index": device.index,
-        "uuid": device.uuid,
-        "name": device.name,
-        "vendor": device.vendor,
-        "pci_bus_id": device.pci_bus_id,
-        "compute_capability": None if capability is None else "%d.%d" % capability,
-        "clock_mhz": device.clock,
-        "memory_total": device.memory_total,
-        "memory_free": device.memory_free,
-        "busy": len(device.processes),
-        "mig": None
-        if device.mig is None
-        else [
-            {
-                "uuid": part.uuid,
-                "name": part.name,
-                "memory_total": part.memory_total,
-                "memory_free": part.memory_free,
-            }
-            for part in device.mig
-        ],
-        "trouble": device.trouble,
-    }
 
 
 def _rounded(value: Optional[float]) -> Optional[float]:
