@@ -103,6 +103,8 @@ class Work:
             if look:
                 look(log, since)
             seen["last"] = last_words(log, since)
+        if seen.get("signal"):
+            seen["last"] = "it was ended by signal %d" % seen["signal"]
         seen["given_up"] = bool(given_up)
         seen["stopped"] = bool(self._steps.asked())
         return seen
