@@ -1,0 +1,83 @@
+"""Environments on a machine behind ssh that has a Python and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.dray_shell import Shell
+from tests.runner.environments.world import Index, texts_below
+from tests.ssh.test_links import attached
+from tests.ssh.world import World, wait_until
+
+SCRIPT = "import apple, sys\nprint(apple.VERSION, sys.prefix)\n"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """On the loopback, which the client and its machines share."""
+    made = Index(tmp_path / "packages", password="ind3x-w0rd")
+    made.add("apple", "1.0")
+    made.add("pear", "1.0", requires=["apple"])
+    yield made
+    made.stop()
+
+
+def test_a_bare_machine_gets_uv_once_and_builds_from_a_private_index(
+    world: World, shell: Shell, index: Index
+) -> None:
+    server = world.known()
+    attached(world, shell, server)
+    shell.write("requirements.txt", "pear\n")
+    shell.write("train.py", SCRIPT)
+    address = f"http://ana:ind3x-w0rd@{index.where}/simple"
+    words = ("submit", "-c", "box", "--index-url", address, "train.py")
+    first = shell.dray(*words)
+    asked = len(index.asked)
+    second = shell.dray(*words)
+
+    assert first.returncode == 0, first.stderr.decode()
+    assert first.stdout.startswith(b"1.0 " + bytes(server.home))
+    assert b"the machine has no uv: bringing" in first.stderr
+    assert second.returncode == 0
+    assert b"bringing" not in second.stderr
+    assert len(index.asked) == asked
+    assert len(list(server.home.glob(".local/share/dray/machine/*/tools/uv-*"))) == 1
+    for root in (str(server.home), str(world.client.dray_home)):
+        assert not [path for path, data in texts_below(root) if b"ind3x-w0rd" in data]
+    assert b"ind3x-w0rd" not in first.stderr + first.stdout
+
+
+def test_a_link_that_breaks_during_the_build_ends_nothing(world: World, shell: Shell, index: Index) -> None:
+    server = world.known()
+    attached(world, shell, server)
+    shell.write("requirements.txt", "pear\n")
+    shell.write("train.py", SCRIPT)
+    index.silent = lambda path: path.startswith("/files/")
+    address = f"http://ana:ind3x-w0rd@{index.where}/simple"
+    run = shell.detached("-c", "box", "--index-url", address, "train.py")
+    wait_until(lambda: any(path.startswith("/files/") for path in index.asked))
+
+    server.cut()
+    index.silent = lambda path: False
+    index.given_up.set()
+
+    done = shell.dray("follow", run)
+    assert done.returncode == 0, done.stderr.decode()
+    assert shell.dray("logs", run).stdout.startswith(b"1.0 ")
+
+
+def test_a_build_that_fails_says_why_in_one_sentence(world: World, shell: Shell, index: Index) -> None:
+    server = world.known()
+    attached(world, shell, server)
+    shell.write("requirements.txt", "pear\napple>=2\n")
+    shell.write("train.py", SCRIPT)
+    address = f"http://ana:ind3x-w0rd@{index.where}/simple"
+    done = shell.dray("submit", "-c", "box", "--index-url", address, "train.py")
+
+    assert done.returncode != 0
+    assert b"Because " in done.stderr
+    assert b"apple" in done.stderr
+    assert b"Traceback" not in done.stderr
