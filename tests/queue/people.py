@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -68,10 +69,13 @@ class Person(Place):
         self.python = PYTHON
         self.runs_python = PYTHON
 
+    def granted_at(self, run: str) -> float:
+        """When the run got what it waited for; 0 for never."""
+        lines = self.follow(run, wait=False).streams.get("state.jsonl", b"").splitlines()
+        return next((one["t"] for one in map(json.loads, lines) if one["type"] == "lease"), 0.0)
+
     def queued(self, run: str) -> list[dict[str, Any]]:
         """What the run said of its place, as it came."""
-        import json
-
         lines = self.follow(run, wait=False).streams.get("state.jsonl", b"").splitlines()
         said = [json.loads(line) for line in lines]
         return [one["data"] for one in said if one["type"] == "state" and one["data"]["state"] == "queued"]

@@ -26,6 +26,7 @@ _PLACE_S = 60.0
 _DAY_S = 86400.0
 _SLOWEST_S = 2.0
 _MOST_TOLD = 16
+_POLITE_S = 2.0
 
 
 class Stopped(Exception):
@@ -76,6 +77,7 @@ class Leases(Scheduler):
         self._beat = self._told = self._placed = self._refreshed = 0.0
         self._last_told: Any = None
         self._noted: Set[str] = set()
+        self._polite_until = time.monotonic() + _POLITE_S
         self._entered = time.monotonic()
 
     # -- what the runner asks
@@ -156,11 +158,12 @@ class Leases(Scheduler):
     def _try(self, tickets: List[Ticket]) -> Optional[turn.Held]:
         """What is ours from now on, or None."""
         if self._grant(tickets, beside_others=True) is None:
+            self._polite_until = time.monotonic() + _POLITE_S
             return None
         # Nobody of dray's is in the way any more; whether others are, only the driver can tell.
         if self._wants.gpus and time.monotonic() - self._seen_at > _LOOK_S:
             self._look()
-        held = self._grant(tickets)
+        held = None if self._comes_after_another(tickets) else self._grant(tickets)
         try:
             locks = self._desk.take(held) if held is not None else None
         except NoDesk:
@@ -173,6 +176,11 @@ class Leases(Scheduler):
         # From here on the guard has them too: they are free when both are gone, or when one says so.
         self._steps.keep([self._my_file(), *locks])
         return held
+
+    def _comes_after_another(self, tickets: List[Ticket]) -> bool:
+        """Whether somebody before us is just about to start: in order, though there is room for both. Not for long."""
+        first = min(turn.grants(tickets, self._scene()), default=self._ticket.number)
+        return first < self._ticket.number and time.monotonic() < self._polite_until
 
     def _grant(self, tickets: List[Ticket], beside_others: bool = False) -> Optional[turn.Held]:
         return turn.grants(tickets, self._scene(beside_others)).get(self._ticket.number)

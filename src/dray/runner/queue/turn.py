@@ -71,10 +71,11 @@ class _Room:
         taken = max(declared, unit.used)  # who uses more than it declared, or never declared, counts in full
         return unit.memory is not None and unit.memory - taken >= (wants.memory or 0)
 
-    def _rank(self, unit: Unit, wants: Wants) -> Tuple[int, int, int, int]:
-        # Sharers together, and no more memory than is asked for: the rest is for who needs it.
-        shared = 0 if wants.share and self.declared.get(unit.uuid) else 1
-        return shared, (unit.memory or 0) if wants.memory else 0, unit.slot, unit.part or 0
+    @staticmethod
+    def _rank(unit: Unit, wants: Wants) -> Tuple[int, int, int]:
+        # No more memory than is asked for: the rest is for who needs it. Never by who is where: an order that later ones can
+        # change would let them delay earlier ones.
+        return (unit.memory or 0) if wants.memory else 0, unit.slot, unit.part or 0
 
     def serve(self, wants: Wants) -> Optional[Held]:
         """Give, or close what it waits for and return None."""
