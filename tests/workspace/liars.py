@@ -21,6 +21,7 @@ class Liar(Host):
     root = None
     python = None
     setup = None
+    default_gpus = None
     container = None
 
     def __init__(

@@ -85,6 +85,7 @@ class FarTarget:
     kind = "test"
     is_here = False
     setup: str | None = None
+    default_gpus: int | None = None
     container: None = None
 
     def __init__(self, root: Path, *, bytes_per_s: float = 1e12, host: Host | None = None) -> None:

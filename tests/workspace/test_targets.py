@@ -27,6 +27,7 @@ class ElsewhereTarget:
     kind = "test"
     is_here = False
     setup: str | None = None
+    default_gpus: int | None = None
     container: None = None
 
     def __init__(self, machine: Elsewhere) -> None:

@@ -42,7 +42,7 @@ COMMANDS: tuple[tuple[str, str, str, str], ...] = (
     ("adopt", "Take runs found on a compute into this history.", MACHINES, "adopt"),
     ("gc", "Clear away what is not needed any more.", HISTORY, "gc"),
     ("compute list", "List the computes.", MACHINES, "compute"),
-    ("compute show", "Show one compute.", MACHINES, "compute"),
+    ("compute show", "Show one compute, its GPUs, and who holds and waits for them.", MACHINES, "compute"),
     ("compute check", "Check that a compute can run scripts.", MACHINES, "compute"),
     ("compute attach", "The same as `dray attach`.", MACHINES, "compute"),
     ("compute update", "Change how a compute is reached, in place.", MACHINES, "compute"),

@@ -66,24 +66,33 @@ def list_(wants_json: bool, voice: Voice) -> int:
 
 @compute.command("show")
 @click.argument("name", required=False)
+@click.option("--watch", is_flag=True, help="Keep GPUs and queue up to date until Ctrl-C.")
 @as_json("the compute")
 @voiced
-def show(name: str | None, wants_json: bool, voice: Voice) -> int:
-    """Show one compute.
+def show(name: str | None, watch: bool, wants_json: bool, voice: Voice) -> int:
+    """Show one compute, its GPUs, and who holds and waits for them.
 
     \b
-    Example:
+    Examples:
       dray compute show local
+      dray compute show gpu1 --watch
     """  # noqa: D301
+    from dray.cli import machine_gpus
+
     with desk.workspace() as ws, Activity(voice) as activity:
         ws.answers = desk.person(activity)
         wanted = ws.target(name).name
         activity.begin(f"asking {wanted}")
-        described = ws.describe(wanted)
+        if watch:
+            return machine_gpus.watch(ws, wanted, activity, wants_json=wants_json)
+        described = {**ws.describe(wanted), "gpus": ws.gpus(wanted)}
     if wants_json:
         write_json(described)
         return 0
     write_facts(_facts(described))
+    click.echo()
+    for line in machine_gpus.lines(described["gpus"]):
+        click.echo(line)
     voice.detail(f"can it run scripts? dray compute check {described['name']}")
     return 0
 
@@ -121,7 +130,7 @@ def check(name: str | None, accept_new: bool, wants_json: bool, voice: Voice) ->
 def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
     """Change how a compute is reached, in place.
 
-    Its runs stay readable. An empty text takes an option away: --setup ''.
+    Its runs stay readable. An empty text takes an option away: --setup ''. Of `local` only --default-gpus can be changed.
 
     \b
     Example:
@@ -129,6 +138,11 @@ def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
     """  # noqa: D301
     with desk.workspace() as ws:
         login, options = login_of(words, voice)
+        if name == "local" and set(options) == {"default_gpus"}:
+            ws.set_default_gpus(options["default_gpus"])
+            click.echo(name)
+            voice.say(f"runs on local that ask for no GPUs get {options['default_gpus']}")
+            return 0
         changes = {key: value if value != "" else None for key, value in options.items()}
         changes.update(container_changes(ws, name, words))
         with Activity(voice) as activity:

@@ -5,8 +5,9 @@ Read `watch()`. It returns an exit code; leaving with Ctrl-C or losing the link 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dray.cli import endings, summary
 from dray.cli.documents import write_json
@@ -72,6 +73,7 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
     told = []
     build = None if voice.quiet else Spout(2)
     is_over, waiting = run.ended, ""
+    queue: Mapping[str, Any] = {}
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
     with closing(run.follow(streams=(SCRIPT, ENVIRONMENT, IMAGE))) as events:  # type: ignore[type-var] # a generator
         for event in events:
@@ -87,10 +89,14 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
                 if is_over:  # what it went through is history, and no news
                     continue
                 activity.rest()
-                if event.state in _WORTH_SAYING or voice.verbose:
-                    spout.settle()
-                    voice.say(str(event.state), state=event.state)
-                waiting = _WAITING.get(event.state, "")
+                if event.state is RunState.QUEUED and event.more.get("place"):
+                    waiting = _queued(event.more, voice, spout, queue)
+                    queue = event.more
+                else:
+                    if event.state in _WORTH_SAYING or voice.verbose:
+                        spout.settle()
+                        voice.say(str(event.state), state=event.state)
+                    waiting = _WAITING.get(event.state, "")
                 _wait(activity, waiting)
             elif isinstance(event, Said):
                 activity.rest()
@@ -99,6 +105,23 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
                 told.append(printable(event.text))
                 _wait(activity, waiting)
     return told
+
+
+def _queued(now: Mapping[str, Any], voice: Voice, spout: Spout, before: Mapping[str, Any]) -> str:
+    """Tell what a run waits for, once, and then what is new of it; returns what is shown meanwhile."""
+    from dray.cli.queueing import holders_text, place_text, waiting_for
+
+    place, holders = place_text(now), holders_text(now)
+    spout.settle()
+    if not before:
+        voice.say(
+            f"queued: {waiting_for(now)}", *([f"{place}; {holders}"] if holders else [place]), state="queued"
+        )
+    elif not voice.on_terminal and now["place"] != before["place"]:
+        voice.say(f"queued: {place}", *([holders] if holders else []), state="queued")
+    elif voice.on_terminal and holders != holders_text(before):
+        voice.say(f"{place}; {holders}" if holders else place)
+    return f"{waiting_for(now)}, {place}"
 
 
 def _wait(activity: Activity, what: str) -> None:

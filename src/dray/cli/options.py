@@ -11,6 +11,7 @@ import click
 from dray.cli.voice import Voice
 from dray.core.durations import parse_duration
 from dray.core.errors import UsageError, printable
+from dray.core.gpus import Wish
 from dray.core.sizes import parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +85,23 @@ def as_json(what: str) -> Callable[[F], F]:
 def one_run(command: F) -> F:
     """Add RUN, by default the newest one."""
     return click.argument("word", metavar="[RUN]", default=LAST)(command)
+
+
+# fmt: off
+def with_gpus(command: F) -> F:
+    """Add what can be asked of the machine's GPUs and cores; the command gets it as `gpus`, a Wish."""
+
+    @click.option("--gpus", metavar="G", help="Wait for these: 2, all, a100:1, 0,1 (index or UUID), 0 (none); default: the compute's.")
+    @click.option("--gpu-memory", type=Size(), metavar="S", help="Memory that each of them needs (20GB).")
+    @click.option("--gpu-ids", metavar="uuid|index", type=click.Choice(["uuid", "index"]), help="How CUDA_VISIBLE_DEVICES names them; default: uuid.")
+    @click.option("--share", is_flag=True, help="Beside others that share, each with its --gpu-memory.")
+    @click.option("--cpus", type=click.IntRange(1), metavar="N", help="Wait for N cores that no other run asked for.")
+    @functools.wraps(command)
+    def with_wish(*args: Any, gpus: str | None, gpu_memory: int | None, gpu_ids: str | None, share: bool, cpus: int | None, **kwargs: Any) -> Any:
+        return command(*args, gpus=Wish(gpus, gpu_memory, gpu_ids, share, cpus), **kwargs)
+
+    return with_wish  # type: ignore[return-value] # the words are taken out of the signature that click sees
+# fmt: on
 
 
 def in_a_container(command: F) -> F:

@@ -8,7 +8,7 @@ import click
 
 from dray.cli import desk, secret_values
 from dray.cli.facts import shell_words
-from dray.cli.options import as_json, voiced
+from dray.cli.options import as_json, voiced, with_gpus
 from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.voice import Voice
 from dray.core.errors import UsageError, printable
@@ -37,6 +37,7 @@ class RerunCommand(click.Command):
 
 @click.command("rerun", cls=RerunCommand, options_metavar="[OPTIONS]")
 @describes_a_run("where the run was", "the run's")
+@with_gpus
 @as_json("the new run")
 @voiced
 @click.argument("word", metavar="RUN")

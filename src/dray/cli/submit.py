@@ -11,7 +11,7 @@ from dray.cli import desk, secret_values
 from dray.cli.documents import write_json
 from dray.cli.environment_options import names_an_environment
 from dray.cli.facts import environment_text, git_text, shell_words, write_facts
-from dray.cli.options import Duration, as_json, in_a_container, voiced
+from dray.cli.options import Duration, as_json, in_a_container, voiced, with_gpus
 from dray.cli.progress import Activity
 from dray.cli.starting import describes_a_run, start_and_follow
 from dray.cli.tables import write_table
@@ -19,6 +19,7 @@ from dray.cli.voice import Voice
 from dray.core.container_wish import ContainerWish
 from dray.core.durations import show_bytes
 from dray.core.errors import UsageError, printable
+from dray.core.gpus import words as gpu_words
 
 if TYPE_CHECKING:
     from dray.workspace import Plan, Submission, Workspace
@@ -50,6 +51,7 @@ class SubmitCommand(click.Command):
 @describes_a_run("$DRAY_COMPUTE, else local", "the folder's name")
 @click.option("--dir", "folder", metavar="D", help="The code folder; default: the project around the script.")
 @names_an_environment
+@with_gpus
 @in_a_container
 @click.option("--outputs", metavar="GLOB", multiple=True, help="Results beside outputs/; may be repeated.")
 @click.option("--buffered", is_flag=True, help="Let Python buffer its output.")
@@ -165,6 +167,7 @@ def _show_plan(
         ("container", in_words(plan.container) if plan.container else None),
         ("python", _python_text(plan)),
         ("environment", _environment(plan)),
+        ("asks for", gpu_words(plan.gpus, plan.cpus)),
         ("variables", [f"{name}={value}" for name, value in submission.env.items()]),
         ("secrets", ", ".join(secrets)),
         ("git", git_text(git)),

@@ -105,5 +105,9 @@ class Target(Protocol):
     def container(self) -> ContainerWish | None:
         """What its runs' containers are like when a submit says nothing; None: its runs are processes."""
 
+    @property
+    def default_gpus(self) -> int | None:
+        """GPUs of a run that says nothing of them; None: one where its machine has one."""
+
     def near(self) -> dict[str, Any]:
         """What the client has at hand for this machine: docs/design.md, "The wire"."""

@@ -145,6 +145,10 @@ class RunSpec:
     secrets: tuple[str, ...] = ()
     """Names only."""
     tags: Mapping[str, str] = field(default_factory=dict)
+    gpus: Mapping[str, Any] | None = None
+    """What is asked of the machine's GPUs: docs/design.md, "The wire". None: nothing is said, and nothing hidden."""
+    cpus: int | None = None
+    """Cores to wait for; None: the run counts for none."""
     timeout_s: float | None = None
     outputs: tuple[str, ...] = ()
     """Globs, relative to the code folder, of results beside `outputs/`."""

@@ -419,6 +419,11 @@ class Server:
         path = os.environ.get("PATH", os.defpath)
         self.send({"gpu": examine(self.machine, str(python) if python else None, path)})
 
+    def _op_gpus(self, header: dict[str, Any]) -> None:
+        from .queue.picture import picture
+
+        self.send({"gpus": picture()})
+
     def _op_probe(self, header: dict[str, Any]) -> None:
         from . import logout
         from .environments.pythons import find_program
@@ -437,6 +442,10 @@ class Server:
             seen = devices()
             rows = [{"name": one.name, "capability": one.compute_capability} for one in seen.devices]
             facts["gpus"] = {"driver": seen.driver, "why": seen.why, "devices": rows}
+        if header.get("attach"):
+            from .queue.machine_units import look
+
+            facts["gpu_units"] = len(look().units)
         facts["logout"] = logout.look(self.machine, may_linger=bool(header.get("attach")))
         self.send({"machine": facts})
 

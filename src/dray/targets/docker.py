@@ -27,7 +27,8 @@ class DockerOptions(RemoteDockerOptions):
 
     def checked(self, name: str) -> DockerOptions:
         """Itself. Refuses what tells the way to another machine."""
-        said = [one.name for one in fields(VmOptions) if getattr(self, one.name)]
+        way = [one.name for one in fields(VmOptions) if one.name != "default_gpus"]
+        said = [flag for flag in way if getattr(self, flag)]
         if said:
             flag = f"--{said[0].replace('_', '-')}"
             raise UsageError(
@@ -47,6 +48,11 @@ class DockerTarget(LocalTarget):
         self.name = name
         self.options = options
         self.container = ContainerWish.of(options.container)
+
+    @property
+    def default_gpus(self) -> int | None:
+        """This compute's own, else what was said of this machine."""
+        return super().default_gpus if self.options.default_gpus is None else self.options.default_gpus
 
 
 class RemoteDockerTarget(VmTarget):

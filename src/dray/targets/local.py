@@ -26,6 +26,23 @@ class LocalTarget:
         self.python: str | None = sys.executable
         self._home = home
 
+    @property
+    def default_gpus(self) -> int | None:
+        """As `dray compute update local` has set it."""
+        try:
+            return int((self._home / "computes" / "local.default-gpus").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def set_default_gpus(self, count: int | None) -> None:
+        """None: the machine knows."""
+        file = self._home / "computes" / "local.default-gpus"
+        if count is None:
+            file.unlink(missing_ok=True)
+            return
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(f"{count}\n")
+
     def near(self) -> dict[str, Any]:
         """The snapshot store can be read from here, and dray brings uv along."""
         beside = Path(sys.executable).parent / "uv"

@@ -39,6 +39,10 @@ class VmOptions:
     folder: str | None = field(
         default=None, metadata={"help": "dray's folder there; default: ~/.local/share/dray/machine."}
     )
+    default_gpus: int | None = field(
+        default=None,
+        metadata={"help": "GPUs of a run that asks for none; default: 1 where the machine has GPUs, else 0."},
+    )
     needs_person: bool = False
     """Logging in asks for something that cannot be stored. Found out at attach; no flag."""
 
@@ -52,6 +56,8 @@ class VmOptions:
         for text in (self.setup, self.host_python, self.folder):
             if text is not None and (not text.strip() or "\0" in text or "\n" in text):
                 raise UsageError(f"`{printable(text[:80])}` has to be one line")
+        if self.default_gpus is not None and not 0 <= self.default_gpus <= 64:
+            raise UsageError("a run has 0 to 64 GPUs", hint="--default-gpus 1")
         if self.folder is not None and not self.folder.startswith(("/", "~/")):
             raise UsageError(
                 f"`{printable(self.folder)}` is no absolute folder", hint="/scratch/ana/dray, or ~/dray"
@@ -97,6 +103,7 @@ class VmTarget:
         self.root = options.folder
         self.python = options.host_python
         self.setup = options.setup
+        self.default_gpus = options.default_gpus
 
     def near(self) -> dict[str, Any]:
         """Nothing of ours is at hand there."""

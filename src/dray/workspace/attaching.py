@@ -78,6 +78,8 @@ def attach(
     if there is not None and there.options.host_python and options.host_python in (None, BY_UV):
         wanted["host_python"] = there.options.host_python  # found, or brought, the last time
         options = replace(options, host_python=there.options.host_python)
+    if there is not None and options.default_gpus is None:
+        options = replace(options, default_gpus=there.options.default_gpus)  # found the last time
     if there is not None and replace(there.options, needs_person=False) != replace(options, **wanted):  # type: ignore[arg-type]
         raise UsageError(
             f"`{name}` is attached already, as {there.options.address or there.kind}",
@@ -240,11 +242,13 @@ class _Reaching:
             self._notes.append(f"its `python3` does not do; found {python} ({version})")
             compute = self._with_python(compute, python)
             machine = self._probe()
+        needs_person = compute.options.needs_person or self._needed_person
+        gpus = compute.options.default_gpus
+        if gpus is None:
+            gpus = min(1, int(machine.get("gpu_units") or 0))
         compute = replace(
             compute,
-            options=replace(
-                compute.options, needs_person=compute.options.needs_person or self._needed_person
-            ),
+            options=replace(compute.options, needs_person=needs_person, default_gpus=gpus),
             machine=str(machine["machine"]),
             user=str(machine["user"]),
             attached=compute.attached or time.time(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from dray.core.states import RunState
 from dray.store import RunRecord
@@ -23,6 +24,8 @@ class StateChanged:
     """The run has got further."""
 
     state: RunState
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What the machine said with it: of a queued run its place, of how many, what it wants, and who has that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,14 @@ class Workspace:
 
         return remove(self, name, purge=purge)
 
+    def set_default_gpus(self, count: int) -> None:
+        """GPUs of a run on this machine that says nothing of them; for attached computes `update_compute` does it."""
+        from dray.core.errors import UsageError
+
+        if not 0 <= count <= 64:
+            raise UsageError("a run has 0 to 64 GPUs", hint="--default-gpus 1")
+        LocalTarget(self.home).set_default_gpus(count)
+
     def list_computes(self) -> list[dict[str, Any]]:
         """All computes, as far as it is known without asking them."""
         aliases, default = self.computes.aliases(), self.target().name
@@ -197,6 +205,8 @@ class Workspace:
             environment_why=prepared.choice.why,
             notes=list(prepared.choice.notes),
             container=prepared.container,
+            gpus=prepared.gpus,
+            cpus=submission.gpus.cpus,
             experiment=prepared.experiment,
             git=prepared.git.answer(),
             summary=walked.summary(),
@@ -502,6 +512,12 @@ class Workspace:
             "machine": machine,
             "engine": engine,
         }
+
+    def gpus(self, compute: str) -> dict[str, Any]:
+        """The GPUs of one compute, who holds them, and who waits."""
+        with self.connect(self.target(compute).name) as connection:
+            found: dict[str, Any] = connection.call({"op": "gpus"})["gpus"]
+        return found
 
     def doctor(self, compute: str | None = None) -> list[Any]:
         """Findings about this client and all computes, or about that one compute."""

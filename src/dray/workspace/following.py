@@ -264,7 +264,7 @@ def _spoken(lines: bytes) -> Iterator[Event]:
             event = json.loads(line)
             kind, data = event["type"], event["data"]
             if kind == "state":
-                yield StateChanged(RunState(data["state"]))
+                yield StateChanged(RunState(data["state"]), data)
             elif kind == "note":
                 yield Said(str(data["text"]))
             elif kind == "gpus":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import UnknownName, UsageError, printable
+from dray.core.gpus import Wish, wish_of
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
@@ -49,6 +50,8 @@ class Repetition:
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Values for all the secrets that the first run had, and for further ones."""
     timeout_s: float | None = None
+    gpus: Wish = field(default_factory=Wish)
+    """In Python its fields are fields of the rerun: gpus, gpu_memory, share, cpus ..."""
 
 
 def repetition(args: Sequence[str], fields: dict[str, Any]) -> Repetition:
@@ -56,6 +59,7 @@ def repetition(args: Sequence[str], fields: dict[str, Any]) -> Repetition:
     said = dict(fields)
     if "timeout" in said:
         said["timeout_s"] = said.pop("timeout")
+    said["gpus"] = wish_of(said)
     known = [name for name in Repetition.__dataclass_fields__ if name != "timeout_s"]
     unknown = set(said) - set(known) - {"timeout_s"}
     if unknown:
@@ -127,6 +131,8 @@ def _spec(first: RunSpec, wish: Repetition, target: Target, python: str | None) 
         env={k: v for k, v in first.env.items() if k not in wish.secrets} | dict(wish.env),
         secrets=secrets,
         tags={**first.tags, **wish.tags},
+        gpus=_gpus(first, wish.gpus, target),
+        cpus=wish.gpus.cpus or first.cpus,
         timeout_s=first.timeout_s if wish.timeout_s is None else wish.timeout_s,
         rerun_of=first.id,
     )
@@ -143,6 +149,13 @@ def _spec(first: RunSpec, wish: Repetition, target: Target, python: str | None) 
         )
     )
     return spec
+
+
+def _gpus(first: RunSpec, wish: Wish, target: Target) -> Mapping[str, Any] | None:
+    """What is said anew, else the first run's wish; what was a compute's default is that of this one."""
+    if wish.is_silent and first.gpus is not None and not first.gpus.get("default"):
+        return {**first.gpus, "numbers": True} if wish.gpu_ids == "index" else first.gpus
+    return wish.asked(target.default_gpus, target.name)
 
 
 def _python(

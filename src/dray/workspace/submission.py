@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dray.core.container_wish import ContainerWish
 from dray.core.durations import parse_duration
 from dray.core.errors import UnknownName, UsageError, printable
+from dray.core.gpus import Wish, wish_of, words
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.sizes import parse_size
@@ -74,6 +75,8 @@ class Submission:
     stop_if_idle_s: float | None = None
     """End it when its GPUs were idle for so long."""
     cwd: str | None = None
+    gpus: Wish = field(default_factory=Wish)
+    """What is said of GPUs and cores. In Python its fields are fields of the submit: gpus, gpu_memory, share, cpus ..."""
     container: ContainerWish = field(default_factory=ContainerWish)
     """What is said of a container. In Python its fields are fields of the submit: image, engine, mounts, memory ..."""
 
@@ -84,6 +87,7 @@ def submission_of(script: str | None, args: Iterable[object], fields: Mapping[st
     for name in ("timeout", "stop_if_idle"):
         if name in fields:
             fields[f"{name}_s"] = fields.pop(name)
+    fields["gpus"] = wish_of(fields)
     of_container = {name: fields.pop(name) for name in ContainerWish.__dataclass_fields__ if name in fields}
     for name in ("memory", "shm"):
         if isinstance(of_container.get(name), str):
@@ -132,6 +136,8 @@ class Plan:
     python_from: str
     environment: Environment | None
     container: Container | None
+    gpus: Mapping[str, Any]
+    cpus: int | None
     environment_why: str
     notes: list[str]
     experiment: str
@@ -150,6 +156,8 @@ class Plan:
             "python": self.python,
             "python_from": self.python_from,
             "environment": self.environment.to_json() if self.environment else None,
+            "gpus": dict(self.gpus),
+            "cpus": self.cpus,
             "container": self.container.to_json() if self.container else None,
             "environment_why": self.environment_why,
             "notes": self.notes,
@@ -190,6 +198,7 @@ class Prepared:
                 raise BadScript(str(wish.script))
         check_words(wish)
         self.container = containers.of(wish.container, target.container)
+        self.gpus = wish.gpus.asked(target.default_gpus, target.name)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
 
     def check_gpus(self, connection: Connection) -> None:
@@ -240,6 +249,8 @@ class Prepared:
             environment=self.choice.environment,
             refresh=wish.refresh,
             container=self.container,
+            gpus=self.gpus,
+            cpus=wish.gpus.cpus,
             env=dict(wish.env),
             secrets=tuple(wish.secrets),
             tags=dict(wish.tags),
@@ -259,6 +270,9 @@ def header(spec: RunSpec, python_from: str, summary: str, environment_why: str =
     command = shlex.join(spec.command)
     shown = command[:117] + "..." if len(command) > 120 else command
     lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
+    wanted = words(spec.gpus, spec.cpus)
+    if wanted:
+        lines.append(f"asks for: {wanted}")
     if spec.container:
         lines.append(f"container: {containers.in_words(spec.container)}")
     if spec.environment:
