@@ -9,18 +9,27 @@ import pytest
 
 from tests.cli.dray_shell import Shell
 
+# Not -X importtime, which does not tell of modules that are imported by name.
+LISTING = """
+import sys
+from dray.cli import door
+sys.argv = ["dray", *sys.argv[1:]]
+code = door._answer()
+sys.stderr.write("\\n".join(["", *sys.modules]))
+sys.exit(code)
+"""
+
 
 def imported(shell: Shell, *words: str) -> set[str]:
     """The modules that a command imports."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "dray", *words],
+        [sys.executable, "-c", LISTING, *words],
         cwd=shell.folder,
         env=shell.env,
         capture_output=True,
         check=True,
     )
-    lines = done.stderr.decode().splitlines()
-    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    return set(done.stderr.decode().splitlines())
 
 
 @pytest.mark.parametrize("word", ["--version", "--help"])
@@ -42,6 +51,29 @@ def test_the_help_of_a_command_needs_no_history_and_no_other_command(shell: Shel
         "rich",
         "dray.cli.runs",
         "dray.cli.follow",
+    }
+
+
+def test_a_plain_submit_imports_nothing_for_containers_environments_or_drivers(shell: Shell) -> None:
+    shell.write("hello.py", "print('hello')")
+
+    modules = imported(shell, "submit", "-c", "local", "hello.py")
+
+    assert "dray.workspace.submission" in modules
+    assert not modules & {
+        "dray.environments.files",
+        "dray.environments.gathering",
+        "dray.gpu.builds",
+        "dray.gpu.tables",
+        "dray.runner.containers.engines",
+        "dray.workspace.doctor",
+        "dray.workspace.logged",
+        "dray.workspace.preflight",
+        "rich",
+        "socket",
+        "tempfile",
+        "traceback",
+        "yaml",
     }
 
 

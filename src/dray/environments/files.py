@@ -1,6 +1,6 @@
-"""Finds the file that says what a script needs, and reads it, whatever its kind.
+"""Reads the file that says what a script needs, whatever its kind.
 
-Read `find_environment_file` and `read_found`. One `Gathering` takes what all included files say; `conda` and `requirements` know single
+Read `read_found`; which file it is says `finding`. One `Gathering` takes what all included files say; `conda` and `requirements` know single
 lines, `nodes` knows YAML, `projects` knows pyproject.toml, `locks` knows locks.
 """
 
@@ -16,6 +16,7 @@ from dray.core.spec import Environment
 from dray.environments.channels import written
 from dray.environments.conda import match_spec
 from dray.environments.errors import EnvironmentFileError, EnvironmentSyntax, Place, UnsupportedRequirement
+from dray.environments.finding import FILE_NAMES
 from dray.environments.gathering import Found, Gathering, Wish
 from dray.environments.nodes import EXAMPLE, at, is_mapping, items, pairs, parse, read_text, text_of
 from dray.environments.requirements import cut_hashes, pip_requirement, refuse_credentials
@@ -23,38 +24,12 @@ from dray.environments.requirements import cut_hashes, pip_requirement, refuse_c
 if TYPE_CHECKING:
     import yaml
 
-FILE_NAME = "conda_dependencies.yml"
-FILE_NAMES = (FILE_NAME, "uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
-"""In one folder the first that is there counts."""
 _KNOWN = ("name", "channels", "dependencies", "prefix", "variables")
 _INCLUDE = re.compile(r"(?:-r|--requirement)(?:\s*=\s*|\s+|(?=[^\s=-]))(?P<path>.*)")
 _EDITABLE = re.compile(
     r"(?:-e|--editable)(?:\s*=\s*|\s+|(?=[^\s=-]))(?P<path>[^\s\[]+)(?:\[(?P<extras>[^\]]*)\])?"
 )
 _EGG = re.compile(r"[#&]egg=(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)")
-
-
-def find_environment_file(start: Path, top: Path) -> Path | None:
-    """The nearest file that says what is needed, from the folder `start` up to the folder `top`."""
-    here, last = Path(os.path.abspath(start)), Path(os.path.abspath(top))
-    if not here.is_relative_to(last):
-        here = last
-    for folder in (here, *here.parents):
-        for name in FILE_NAMES:
-            if (folder / name).is_file() and _counts(folder / name):
-                return folder / name
-        if folder == last:
-            break
-    return None
-
-
-def _counts(path: Path) -> bool:
-    """A pyproject.toml may hold settings of tools only, and a uv.lock is nothing without the project it is for."""
-    from dray.environments.projects import names_dependencies
-
-    if path.name == "pyproject.toml":
-        return names_dependencies(path)
-    return path.name != "uv.lock" or (path.parent / "pyproject.toml").is_file()
 
 
 def read_environment(path: Path, wish: Wish | None = None) -> Environment:

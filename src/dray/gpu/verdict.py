@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dray.core.durations import show_duration
 from dray.core.errors import printable
-from dray.gpu.drivers import needed_driver, shown, version
-from dray.gpu.tables import Version
 from dray.runner.gpu import verdict
+
+if TYPE_CHECKING:
+    from dray.gpu.tables import Version
 
 GIB = 1 << 30
 FEW = 3
@@ -119,6 +120,8 @@ def next_step(word: str, facts: Mapping[str, Any], reason: str, compute: str) ->
         limit = f" for CUDA {ceiling} or older" if ceiling else ""
         return f"next: name a GPU build of it{limit} in the environment file; for PyTorch `--torch auto` takes one that fits"
     if word == verdict.DRIVER_TOO_OLD:
+        from dray.gpu.drivers import needed_driver, shown
+
         cuda = _cuda_wanted(facts)
         newer = f" to {shown(needed_driver(cuda))} or newer" if cuda else ""
         return f"next: a build for CUDA {ceiling} or older (`--torch auto` takes one that fits), or have the driver updated{newer}"
@@ -133,6 +136,8 @@ def next_step(word: str, facts: Mapping[str, Any], reason: str, compute: str) ->
 
 def _cuda_wanted(facts: Mapping[str, Any]) -> Version | None:
     """The newest CUDA that the run's frameworks were built with."""
+    from dray.gpu.drivers import version
+
     found = [version(str(one.get("cuda") or "")) for one in facts.get("frameworks") or ()]
     return max((one for one in found if one), default=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
@@ -14,8 +15,13 @@ def _files() -> dict[str, bytes]:
     """Path in the zip -> contents."""
     found = {}
     for folder, inside in (("runner", "dray_runner"), ("tracking", "travel/dray/tracking")):
-        for entry in (_PACKAGE / folder).rglob("*.py"):
-            found[f"{inside}/{entry.relative_to(_PACKAGE / folder).as_posix()}"] = entry.read_bytes()
+        root = str(_PACKAGE / folder)
+        for place, _, names in os.walk(root):  # half the time of rglob, and every submit takes it
+            for name in names:
+                if name.endswith(".py"):
+                    path = f"{place}/{name}"
+                    with open(path, "rb", buffering=0) as file:
+                        found[inside + path[len(root) :]] = file.read()
     del found["dray_runner/bootstrap.py"]
     found["travel/dray/__init__.py"] = found.pop("travel/dray/tracking/travel.py")
     return found

@@ -77,19 +77,19 @@ def reading_wish(wish: Submission, folder: Path) -> Wish:
 
 def _found(wish: Submission, folder: Path, script: Path | None, home: Path) -> tuple[Found | None, str]:
     """The environment that was named or lies nearest, with the reason."""
-    from dray.environments import find_environment_file, read_found
-    from dray.environments.made import normalised
-
-    reading = reading_wish(wish, folder)
     named = wish.environment
     if isinstance(named, Environment):
-        return normalised(named, reading), "given in Python"
+        from dray.environments.made import normalised
+
+        return normalised(named, reading_wish(wish, folder)), "given in Python"
     if named == "none":
         return None, ""
+    from dray.environments import find_environment_file
+
     if named is not None:
         file = Path(wish.cwd or os.getcwd()) / named
         if file.is_file():
-            return read_found(file, reading), "--env"
+            return _read(file, wish, folder), "--env"
         return _registered(named, file, home), "--env, registered"
     start = (script or folder / "x").parent
     nearest_file = find_environment_file(start, folder)
@@ -99,7 +99,13 @@ def _found(wish: Submission, folder: Path, script: Path | None, home: Path) -> t
     where = (
         f"beside {beside}" if nearest_file.parent == Path(os.path.abspath(start)) else f"nearest to {beside}"
     )
-    return read_found(nearest_file, reading), where
+    return _read(nearest_file, wish, folder), where
+
+
+def _read(file: Path, wish: Submission, folder: Path) -> Found:
+    from dray.environments import read_found
+
+    return read_found(file, reading_wish(wish, folder))
 
 
 def _registered(word: str, file: Path, home: Path) -> Found:

@@ -13,7 +13,6 @@ from dray.core.durations import show_bytes
 from dray.core.errors import UsageError, printable
 from dray.core.spec import Container
 from dray.runner.containers import DEFAULT_IMAGE
-from dray.runner.containers.users import is_valid
 
 _ENGINE = re.compile(r"[a-z][a-z0-9-]*|/\S+")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,400}")
@@ -56,6 +55,8 @@ def checked(wish: ContainerWish) -> Container:
             f"`{printable(wish.engine[:80])}` cannot name an engine",
             why="it is docker, podman, nerdctl, or an absolute path",
         )
+    from dray.runner.containers.users import is_valid
+
     if wish.user is not None and not is_valid(wish.user):
         raise UsageError(
             f"`{printable(wish.user[:80])}` cannot be a container's user",

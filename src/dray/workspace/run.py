@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
-from dray.gpu.verdict import Told, of_run
 from dray.hosts import Connection
 from dray.store import RunRecord, Series, Store, StoreError
 from dray.workspace.edits import check_note, checked_tags, edits_of
@@ -25,6 +24,7 @@ from dray.workspace.submission import check_word, me
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dray.gpu.verdict import Told
     from dray.workspace.comparing import Comparison
     from dray.workspace.facade import Workspace
     from dray.workspace.logged import Image, Table
@@ -299,6 +299,8 @@ class Run(Reachable):
         end = self.record.end
         if end is None:
             return None
+        from dray.gpu.verdict import of_run
+
         is_summed_up = "gpu" in end
         samples = () if is_summed_up else [line.data for line in self._store.telemetry(self.id)]
         devices = None if is_summed_up else self._store.gpus(self.id)

@@ -203,7 +203,7 @@ class Prepared:
 
     def check_gpus(self, connection: Connection) -> None:
         """Ask the machine whether what is to be installed would use its GPUs, if that can be asked. Raises WouldNotUseGpu."""
-        if self.container is not None:
+        if self.container is not None or self.choice.environment is None:
             return
         from dray.workspace.preflight import checked, gpus_of
 
