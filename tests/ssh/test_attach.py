@@ -235,6 +235,62 @@ def test_aliases_and_the_default(world: World, shell: Shell) -> None:
     assert shell.dray("compute", "show", "gpu-cluster").returncode == 2
 
 
+def test_a_key_file_is_looked_at_and_means_the_same_in_every_folder(world: World, shell: Shell) -> None:
+    server = world.server()
+    world.client.trust(server)
+    key = world.client.new_key("mine")
+    server.let_in(key.with_suffix(".pub"))
+    (shell.folder / "key").symlink_to(key)
+    refused = shell.dray("attach", "vm", "box", *address(server), "--identity-file", "/no/such/key")
+    assert refused.returncode == 2
+    assert b"there is no key file `/no/such/key`" in refused.stderr
+
+    done = shell.dray("attach", "vm", "box", *address(server), "--identity-file", "key")
+    assert done.returncode == 0, done.stderr.decode()
+    world.client.close()
+    world.client.runtime.mkdir(mode=0o700)
+    elsewhere = Shell(world.folder, shell.home)
+    elsewhere.env.update(shell.env)
+    assert elsewhere.dray("compute", "check", "box").returncode == 0
+    other = world.client.new_key("other")  # the machine does not know it
+    assert shell.dray("compute", "update", "box", "--identity-file", str(other)).returncode == 1
+    assert shell.dray("compute", "check", "box").returncode == 0  # it is as it was
+
+
+def test_a_second_name_that_means_another_machine_now_is_told(world: World, shell: Shell) -> None:
+    one, other = world.known(), world.known()
+    world.client.configure(f'IdentityFile "{world.client.key}"\n')
+    attached(shell, one, "one")
+    attached(shell, other, "other")
+    shell.dray("compute", "alias", "gpu", "one")
+
+    assert b"no longer one" in shell.dray("compute", "alias", "gpu", "other").stderr
+    assert b"no longer" not in shell.dray("compute", "alias", "gpu", "other").stderr
+
+
+def test_a_machine_that_is_gone_for_good_can_be_forgotten_and_its_runs_are_lost(
+    world: World, shell: Shell
+) -> None:
+    server = world.known()
+    world.client.configure(f'IdentityFile "{world.client.key}"\n')
+    attached(shell, server)
+    shell.write("long.py", "import time; print('on', flush=True); time.sleep(300)")
+    run_id = shell.detached("-c", "box", "long.py")
+    assert shell.dray("compute", "rm", "box").returncode == 1
+    assert b"it is not gone" in shell.dray("compute", "rm", "box", "--gone").stderr
+    server.kill()
+
+    refused = shell.dray("cancel", run_id)
+    assert refused.returncode == 1
+    assert b"cannot reach" in refused.stderr
+    assert b"it goes on, as far as is known" in refused.stderr
+    assert b"--gone" in shell.dray("compute", "rm", "box").stderr
+    done = shell.dray("compute", "rm", "box", "--gone")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(shell.dray("show", run_id, "--json").stdout)["status"] == "lost"
+    assert shell.dray("wait", run_id).returncode != 0
+
+
 def test_after_purge_the_machine_is_as_it_was(world: World, shell: Shell) -> None:
     server = world.known()
     world.client.configure(f'IdentityFile "{world.client.key}"\n')
@@ -272,7 +328,7 @@ def test_a_kind_that_is_not_there_and_a_run_get_their_own_words(shell: Shell) ->
 
     assert b"dray follow" in shell.dray("attach", "mine").stderr
     assert b"dray attach vm x" in shell.dray("attach", "vmm", "x").stderr
-    assert b"cannot be attached yet" in shell.dray("attach", "remotedocker", "x").stderr
+    assert b"cannot be attached yet" in shell.dray("attach", "slurm", "x").stderr
 
 
 def test_a_machine_that_is_not_there_is_told_in_a_persons_words(world: World, shell: Shell) -> None:

@@ -88,7 +88,7 @@ def attach(
       dray attach remotedocker gpu2 --address ana@10.0.0.6 --memory 32GB
     """  # noqa: D301
     with desk.workspace() as ws:
-        meant = _kind(ws, kind)
+        meant = _kind(ws, kind, name or old_name)
         if (name is None) == (old_name is None):
             raise UsageError("name the compute", hint=f"dray attach {kind} gpu1 --address USER@HOST")
         login, options = login_of(words, voice)
@@ -136,7 +136,7 @@ def container_changes(ws: Workspace, name: str, words: Mapping[str, Any]) -> dic
     return {"container": wish.to_json()}
 
 
-def _kind(ws: Workspace, word: str) -> str:
+def _kind(ws: Workspace, word: str, name: str | None) -> str:
     """The kind of compute that is meant. Refuses everything else: a run, what cannot be attached yet, a mistake."""
     meant = OLD_WORDS.get(word, word)
     if meant in KINDS:
@@ -147,10 +147,25 @@ def _kind(ws: Workspace, word: str) -> str:
         if word in _NOT_YET:
             why = f"this version knows: {', '.join(KINDS)}"
             raise UsageError(f"`{word}` cannot be attached yet", why=why) from None
-        raise UnknownName("kind of compute", word, [*KINDS, *OLD_WORDS], hint="dray attach vm NAME") from None
+        raise UnknownName(
+            "kind of compute", word, [*KINDS, *OLD_WORDS], hint=_meant(ws, word, name)
+        ) from None
     raise UsageError(
         f"`{printable(word)}` is a run, and `attach` is for machines", hint=f"dray follow {run.id}"
     )
+
+
+def _meant(ws: Workspace, word: str, name: str | None) -> str:
+    """What somebody who got the kind wrong, or forgot it, wanted to type."""
+    from dray.workspace.computes import check_name
+
+    if name is not None:
+        return f"dray attach vm {printable(name)}"
+    try:
+        check_name(word)
+    except UsageError:
+        return "dray attach vm NAME"
+    return f"dray compute check {word}" if ws.computes.get(word) else f"dray attach vm {word}"
 
 
 def login_of(words: Mapping[str, Any], voice: Voice) -> tuple[Login, dict[str, Any]]:
@@ -184,7 +199,7 @@ def _line(what: str) -> str:
     return text
 
 
-def show_attached(found: Attached, wants_json: bool, voice: Voice) -> int:
+def show_attached(found: Attached, wants_json: bool, voice: Voice, how: str | None = None) -> int:
     """The compute's name on stdout, and what was found on stderr."""
     compute, machine = found.compute, found.machine
     if wants_json:
@@ -200,6 +215,6 @@ def show_attached(found: Attached, wants_json: bool, voice: Voice) -> int:
     if found.same_as:
         names = ", ".join(found.same_as)
         more.append(f"the same machine as {names}: both names work, and share cache, queue and runs")
-    how = "already attached" if found.was_there else "attached"
+    how = how or ("already attached" if found.was_there else "attached")
     voice.say(f"{compute.name} is {how}", *more, f"try it: dray submit -c {compute.name} train.py")
     return 0

@@ -450,6 +450,7 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
     ),
     "compute rm": (
         ((("--purge",), "", "Remove dray's folder there: all its runs, environments and caches"),
+         (("--gone",), "", "The machine is gone for good: runs that it had are lost"),
          (("-y", "--yes"), "", "Ask nothing"),
          (("-q", "--quiet"), "", "Say nothing but errors"),
          (("-v", "--verbose"), "", "Say more"),

@@ -20,6 +20,7 @@ from dray.cli.progress import Activity
 from dray.cli.tables import write_table
 from dray.cli.voice import Voice, ask, can_ask
 from dray.core.durations import show_bytes
+from dray.core.errors import UsageError
 
 
 @click.group("compute", cls=Section)
@@ -149,7 +150,7 @@ def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
             ws.answers = desk.person(activity)
             activity.begin(f"reaching {name}")
             found = ws.update_compute(name, changes, login)
-        return show_attached(found, wants_json, voice)
+        return show_attached(found, wants_json, voice, how="updated")
 
 
 @compute.command("rm")
@@ -157,17 +158,21 @@ def update(name: str, wants_json: bool, voice: Voice, **words: Any) -> int:
 @click.option(
     "--purge", is_flag=True, help="Remove dray's folder there: all its runs, environments and caches."
 )
+@click.option("--gone", is_flag=True, help="The machine is gone for good: runs that it had are lost.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @voiced
-def rm(name: str, purge: bool, yes: bool, voice: Voice) -> int:
+def rm(name: str, purge: bool, gone: bool, yes: bool, voice: Voice) -> int:
     """Forget a compute. The history keeps what its runs said.
 
-    With --purge the machine is as it was before dray came, apart from what scripts did there. Never while a run is alive.
+    With --purge the machine is as it was before dray came, apart from what scripts did there. Never while a run is alive;
+    if the machine will never answer again, --gone says so.
 
     \b
     Example:
       dray compute rm gpu1
     """  # noqa: D301
+    if purge and gone:
+        raise UsageError("`--purge` and `--gone` exclude one another", why="nothing can be removed there")
     if (
         purge
         and not yes
@@ -179,7 +184,7 @@ def rm(name: str, purge: bool, yes: bool, voice: Voice) -> int:
     with desk.workspace() as ws, Activity(voice) as activity:
         ws.answers = desk.person(activity)
         activity.begin(f"removing {name}")
-        told = ws.remove_compute(name, purge=purge)
+        told = ws.remove_compute(name, purge=purge, gone=gone)
     click.echo(name)
     voice.say(f"{name} is forgotten", *told)
     return 0
@@ -199,8 +204,10 @@ def alias(alias: str, name: str, voice: Voice) -> int:
       dray compute alias gpu-cluster gpu1
     """  # noqa: D301
     with desk.workspace() as ws:
+        before = ws.computes.aliases().get(alias)
         ws.computes.put_alias(alias, name)
-    voice.say(f"{alias} means {name} from now on")
+    no_longer = f", and no longer {before}" if before not in (None, name) else ""
+    voice.say(f"{alias} means {name} from now on{no_longer}")
     return 0
 
 

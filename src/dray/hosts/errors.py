@@ -37,17 +37,20 @@ class HostUnreachable(DrayError):
 
     code = "host-unreachable"
 
+    failed = "cannot start dray's runner on"
+
     def __init__(self, where: str, said: str, hint: str | None = None, *, quoted: str | None = None) -> None:
         last = printable(said.strip().splitlines()[-1]) if said.strip() else "it said nothing"
         if quoted:
             last += f" ({printable(quoted)[:200]})"
-        super().__init__(f"cannot start dray's runner on {where}", why=last, hint=hint)
+        super().__init__(f"{self.failed} {where}", why=last, hint=hint)
 
 
 class HostAway(WayBarred, HostUnreachable):
     """There was not even a connection."""
 
     code = HostUnreachable.code
+    failed = "cannot reach"
 
 
 class HostKeyUnknown(WayBarred):
@@ -56,11 +59,11 @@ class HostKeyUnknown(WayBarred):
     code = "host-key-unknown"
 
     def __init__(self, name: str, where: str, kind: str, fingerprint: str, *, about: str) -> None:
-        shown = f" {printable(kind)} {printable(fingerprint)}" if fingerprint else ""
-        of = f" of {printable(about)}" if about else ""
+        shown = f", {printable(kind)} {printable(fingerprint)}," if fingerprint else ""
+        of = f"the host key of {printable(about)}" if about else "its host key"
         super().__init__(
             f"{where} is not known yet",
-            why=f"its host key{of}{shown} was never confirmed, and there is nobody to ask",
+            why=f"{of}{shown} was never confirmed, and there is nobody to ask",
             hint=f"dray compute check {name} --accept-new    (compare the fingerprint first)",
         )
 

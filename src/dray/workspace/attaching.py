@@ -24,7 +24,7 @@ from dray.targets import HERE, far_target, near_target
 from dray.workspace.computes import LOCAL, Compute, check_name
 from dray.workspace.engines import ask_engine, engine_notes
 from dray.workspace.host_python import BY_UV, NoHostPython, bring_python, find_python
-from dray.workspace.login_secrets import PASSWORD, LoginSecrets
+from dray.workspace.login_secrets import LoginSecrets
 
 if TYPE_CHECKING:
     from dray.targets import VmOptions, VmTarget
@@ -64,7 +64,7 @@ def attach(
 ) -> Attached:
     """Reach the machine, and let `name` mean it from now on."""
     check_name(name)
-    options = options.checked(name)
+    options = _with_key(options.checked(name))
     there = workspace.computes.get(name)
     if name in workspace.computes.aliases() and there is not None:
         raise UsageError(f"`{name}` is a second name of `{there.name}`", hint=f"dray compute rm {name}")
@@ -120,7 +120,7 @@ def update(
     """Change how a compute is reached, in place. Its runs stay readable; it has to be the same machine."""
     there = named(workspace, name)
     options = replace(there.options, **changes)
-    made = replace(there, options=options.checked(there.name))
+    made = replace(there, options=_with_key(options.checked(there.name)))
     if made.options.folder != there.options.folder and _has_runs(workspace, there.name):
         raise UsageError(
             f"the folder of `{there.name}` cannot be changed", why="runs of the history lie there",
@@ -128,6 +128,8 @@ def update(
         )  # fmt: skip
     if there.kind in HERE:
         return _here(workspace, made, was_there=True)
+    if made.options.identity_file != there.options.identity_file:
+        workspace.attached_target(there).host.hang_up()  # over a kept connection no key would be tried
     found = _reach(workspace, made, login or Login(), was_there=True, write=False)
     if there.machine and found.compute.machine != there.machine and _has_runs(workspace, there.name):
         raise UsageError(
@@ -139,6 +141,16 @@ def update(
     return found
 
 
+def _with_key(options: VmOptions) -> VmOptions:
+    """With a key file that means the same in every folder. Refuses one that is not there."""
+    if not options.identity_file:
+        return options
+    path = os.path.abspath(os.path.expanduser(options.identity_file))
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no key file `{printable(options.identity_file)}`", hint="ls ~/.ssh")
+    return replace(options, identity_file=path)
+
+
 def named(workspace: Workspace, name: str) -> Compute:
     """The attached compute of that name. Raises UnknownName."""
     if name == LOCAL:
@@ -147,68 +159,6 @@ def named(workspace: Workspace, name: str) -> Compute:
     if found is None:
         raise UnknownName("compute", name, [LOCAL, *workspace.computes.names()], hint="dray compute list")
     return found
-
-
-def remove(workspace: Workspace, name: str, *, purge: bool) -> list[str]:
-    """Forget a compute here; with `purge` remove dray's folder there first. Returns sentences. Never while runs live there."""
-    if name in workspace.computes.aliases():
-        workspace.computes.drop(name)
-        return [f"`{name}` was a second name, and is forgotten"]
-    there = named(workspace, name)
-    told: list[str] = []
-    if there.kind in HERE:
-        return _forget_here(workspace, there, purge=purge)
-    if purge:
-        others = [one.name for one in _same_machine(workspace, there) if one.name != there.name]
-        if others:
-            raise UsageError(
-                f"`{there.name}` is the same machine as `{others[0]}`",
-                why="both share dray's folder there",
-                hint=f"dray compute rm {others[0]}",
-            )
-        with workspace.connect(there.name) as connection:
-            answer = connection.call({"op": "purge"})
-        if "alive" in answer:
-            live = [str(run) for run in answer["alive"]]
-            raise DrayError(
-                f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`",
-                why="a live run is never removed",
-                hint=f"dray cancel {printable(' '.join(live[:5]))}",
-            )
-        told.append(f"dray's folder on {there.options.address} is gone")
-    else:
-        live = [run.id for run in workspace.store.runs(active=True) if run.compute == there.name]
-        if live:
-            raise DrayError(
-                f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`, as far as is known",
-                why="nobody could follow or stop them any more",
-                hint=f"dray cancel {' '.join(live[:5])}",
-            )
-    target = workspace.attached_target(there)
-    target.host.hang_up()
-    workspace.computes.drop(there.name)
-    secrets = LoginSecrets(workspace.home)
-    who = target.host.config().who
-    if not any(workspace.attached_target(one).host.config().who == who for one in workspace.computes.all()):
-        secrets.forget(PASSWORD, who)
-    return told
-
-
-def _forget_here(workspace: Workspace, there: Compute, *, purge: bool) -> list[str]:
-    if purge:
-        raise UsageError(
-            f"`{there.name}` is this machine: its folder is that of `local`",
-            hint=f"dray compute rm {there.name}",
-        )
-    live = [run.id for run in workspace.store.runs(active=True) if run.compute == there.name]
-    if live:
-        raise DrayError(
-            f"{len(live)} run{'s are' if len(live) != 1 else ' is'} alive on `{there.name}`",
-            why="nobody could follow or stop them any more",
-            hint=f"dray cancel {' '.join(live[:5])}",
-        )
-    workspace.computes.drop(there.name)
-    return []
 
 
 class _Reaching:
@@ -351,7 +301,7 @@ def _reach(
     reaching = _Reaching(workspace, compute, login)
     compute, machine = reaching.reach(compute)
     found = Attached(compute, machine, was_there, notes=[*reaching.keep(), *_about_logout(machine)])
-    found.same_as = [one.name for one in _same_machine(workspace, compute) if one.name != compute.name]
+    found.same_as = [one.name for one in same_machine(workspace, compute) if one.name != compute.name]
     if write:
         workspace.computes.put(compute)
     return found
@@ -367,7 +317,7 @@ def _about_logout(machine: Mapping[str, Any]) -> list[str]:
     return [f"it ends your processes at logout; {_LINGERING} {printable(str(machine['user']))}"]
 
 
-def _same_machine(workspace: Workspace, compute: Compute) -> list[Compute]:
+def same_machine(workspace: Workspace, compute: Compute) -> list[Compute]:
     """All computes that lead to the same folder of the same user on the same machine."""
     if not compute.machine:
         return []

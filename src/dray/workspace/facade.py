@@ -132,11 +132,14 @@ class Workspace:
 
         return update(self, name, changes, login)
 
-    def remove_compute(self, name: str, *, purge: bool = False) -> list[str]:
-        """Forget a compute; with `purge` remove dray's folder there, too. Sentences about what was done."""
-        from dray.workspace.attaching import remove
+    def remove_compute(self, name: str, *, purge: bool = False, gone: bool = False) -> list[str]:
+        """Forget a compute; with `purge` remove dray's folder there, too. Sentences about what was done.
 
-        return remove(self, name, purge=purge)
+        `gone` says that the machine will never answer again: runs that it had are lost.
+        """
+        from dray.workspace.removing import remove
+
+        return remove(self, name, purge=purge, gone=gone)
 
     def set_default_gpus(self, count: int) -> None:
         """GPUs of a run on this machine that says nothing of them; for attached computes `update_compute` does it."""

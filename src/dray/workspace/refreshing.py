@@ -63,7 +63,7 @@ class _Asked:
             if not is_all:
                 self._remark = f"there was more to read than {self._within_s:g} s allow"
         except DrayError as trouble:
-            self._trouble = trouble.what
+            self._trouble = trouble.what + (f" ({trouble.why})" if trouble.why else "")
         except Exception:
             if not self._given_up:  # else the history was closed meanwhile, and nobody waits for us
                 raise

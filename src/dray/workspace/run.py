@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, UnknownName
 from dray.core.states import RunState
-from dray.hosts import Connection
+from dray.hosts import Connection, HostUnreachable
 from dray.store import RunRecord, Series, Store, StoreError
 from dray.workspace.edits import check_note, checked_tags, edits_of
 from dray.workspace.errors import RunAlive
@@ -352,6 +352,13 @@ class Run(Reachable):
 
     def cancel(self, grace_s: float = 10.0) -> RunState:
         """Ask for the end: SIGTERM to all, SIGKILL after `grace_s`. Returns the state right after asking."""
+        try:
+            return self._cancel(grace_s)
+        except HostUnreachable as away:
+            away.hint = f"it goes on, as far as is known; when the machine is back: dray cancel {self.id}"
+            raise
+
+    def _cancel(self, grace_s: float) -> RunState:
         self.refresh(everything=False)
         if self.ended:
             return self.status
