@@ -33,7 +33,7 @@ _SHOWN = 3
     "--older-than",
     type=Duration(),
     metavar="D",
-    help="Runs that ended, and environments last used, longer ago than this go (30d, 12h).",
+    help="Runs that ended, and environments and images last used, longer ago than this go (30d, 12h).",
 )
 @click.option(
     "--budget",
@@ -123,6 +123,9 @@ def _question(plan: CleanUp) -> str:
         parts.append(f"{count_of(runs, 'run')} with {'their' if runs > 1 else 'its'} logs and outputs")
     if environments:
         parts.append(count_of(environments, "environment"))
+    images = sum(thing.kind == "image" for thing in plan.goes)
+    if images:
+        parts.append(count_of(images, "image"))
     return f"Delete {' and '.join(parts)}?" if parts else ""
 
 

@@ -108,6 +108,7 @@ def in_a_container(command: F) -> F:
     """Add what can be said of a run's container; the command gets it as fields of a ContainerWish."""
     for option in (
         click.option("--image", metavar="I", help="Run in a container of this image, by name or digest; `none`: in none."),
+        click.option("--dockerfile", metavar="F", help="Build the image from this file of the code folder, once for what goes into it."),
         click.option("--engine", metavar="E", help="docker, podman, nerdctl or a path; default: the first there is."),
         click.option("--mount", "mounts", metavar="HERE[:THERE][:ro]", multiple=True, help="Show the container a folder of the machine; may be repeated."),
         click.option("--memory", type=Size(), metavar="S", help="Memory the container may have (8GB)."),

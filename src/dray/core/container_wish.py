@@ -12,6 +12,7 @@ class ContainerWish:
     """The words of one submit, or of one compute."""
 
     image: str | None = None
+    dockerfile: str | None = None
     engine: str | None = None
     mounts: tuple[str, ...] = ()
     memory: int | None = None

@@ -75,6 +75,8 @@ class Container:
 
     image: str | None = None
     """By name or digest; None: one that fits."""
+    dockerfile: str | None = None
+    """Path of a Dockerfile in the code folder, to build the image from."""
     engine: str | None = None
     """docker, podman, nerdctl, or a path; None: the first that the machine has."""
     mounts: tuple[tuple[str, str, bool], ...] = ()

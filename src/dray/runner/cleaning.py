@@ -15,6 +15,7 @@ import time
 from typing import Any, Dict, Iterator, List, Tuple
 
 from . import bytecode, gate, visit
+from .containers import clearing
 from .environments.place import lock_of, try_lock
 from .files import read_json, read_regular, remove_tree, tree_bytes
 from .folder import RUN_ID, RunFolder
@@ -116,6 +117,7 @@ class Cleaning:
 
     def _things(self) -> Iterator[Answer]:
         yield from self._environments()
+        yield from self._images()
         yield from self._versions()
         yield from self._leftovers()
         yield from self._tombstones()
@@ -132,6 +134,17 @@ class Cleaning:
 
     def _needed(self, environment: str) -> bool:
         return any(digest and environment.startswith(digest) for digest in self.live.values())
+
+    def _images(self) -> Iterator[Answer]:
+        clearing.abandoned(self.machine)
+        for image in clearing.listing(self.machine):
+            busy = image["name"] in self._images_in_use()
+            yield {"kind": "image", "complete": True, "busy": busy, **image}
+
+    def _images_in_use(self) -> set[str]:
+        """Made images that live runs need."""
+        folders = [RunFolder(self.machine, run) for run in self.live]
+        return {clearing.needed_by(folder.attempt(n)) for folder in folders for n in folder.attempts()}
 
     def _versions(self) -> Iterator[Answer]:
         for entry in _folders(self.versions, _VERSION):
@@ -198,12 +211,26 @@ class Cleaning:
             doomed = self._slice(queue, gone, kept)
             for thing, place in doomed:  # outside of the gate: this may take long
                 try:
+                    if thing[0] == "image":
+                        self._remove_image(thing, gone, kept)
+                        continue
                     remove_tree(place)
                     gone.append([*thing])
                 except OSError as trouble:
                     kept.append([*thing, _in_words(trouble)])
             yield {"gone": gone, "kept": kept}
             time.sleep(0.005)  # who waits at the gate comes first
+
+    def _remove_image(self, thing: Thing, gone: List[List[str]], kept: List[List[str]]) -> None:
+        def is_in_use() -> bool:
+            self.learn(in_haste=True)
+            return thing[1] in self._images_in_use()
+
+        why = clearing.remove(self.machine, thing[1], is_in_use)
+        if why:
+            kept.append([*thing, why])
+        else:
+            gone.append([*thing])
 
     def _slice(
         self, queue: List[Thing], gone: List[List[str]], kept: List[List[str]]
@@ -248,6 +275,8 @@ class Cleaning:
             return None
         if kind == "environment" and _ENVIRONMENT.match(name):
             return self._detach_environment(name)
+        if kind == "image" and clearing.MADE.match(name):
+            return name  # by the engine, outside of the gate, and under a lock of its own
         if kind == "runner" and _VERSION.match(name):
             lock = self._lock_version(name)
             try:

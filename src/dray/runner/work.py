@@ -38,6 +38,7 @@ class Work:
         self.number = number
         self.environ = environ
         """The machine's own environment, or that of the user's login shell there."""
+        self.attempt = folder.attempt(number)
         self._said = said
         self._steps = steps
 

@@ -109,7 +109,7 @@ def _ended(value: Any) -> bool:
 _ENVIRONMENT = fields({"packages": several(text), "python": maybe(text), "source": text, "digest": text})
 _CONTAINER = fields(
     {
-        **dict.fromkeys(("image", "engine", "user", "network", "ca"), maybe(text)),
+        **dict.fromkeys(("image", "dockerfile", "engine", "user", "network", "ca"), maybe(text)),
         **dict.fromkeys(("memory", "shm"), maybe(count)),
         "mounts": several(row(text, text, flag)),
     }

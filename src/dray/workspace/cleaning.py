@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _CACHED_S = 86400.0
 _SUBMITTING_S = 3600.0
 _REFRESH_S = 10.0
-_ORDER = ("run", "environment", "runner", "tombstones", "leftovers", "blobs")
+_ORDER = ("run", "environment", "image", "runner", "tombstones", "leftovers", "blobs")
+_MADE = ("environment", "image")  # what is made again when a run needs it
 _NEEDLESS = "no run needs them"
 _KILLED = "half-written by a killed submit"
 
@@ -120,10 +121,10 @@ class Cleaning:
             self._go_here("leftovers", some, why, result)
 
     def _why(self, thing: Thing, now: float) -> str | None:
-        """Why an environment or a runner version goes without a budget."""
+        """Why an environment, an image or a runner version goes without a budget."""
         if thing["kind"] == "runner":
             return "of another version of dray"
-        if thing["kind"] != "environment":
+        if thing["kind"] not in _MADE:
             return None
         if not thing.get("complete"):
             return "never finished"
@@ -176,7 +177,7 @@ class Cleaning:
         if missing > 0:
             missing -= self._take_all("blobs", [t for t in by_age if t["kind"] == "blob"], why, result)
         for thing in by_age:
-            if missing > 0 and thing["kind"] == "environment":
+            if missing > 0 and thing["kind"] in _MADE:
                 missing -= self._take(thing, why, result)
         for record in choice.may_go:
             if missing > 0:

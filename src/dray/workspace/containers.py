@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from dray.core.container_wish import ContainerWish
 from dray.core.durations import show_bytes
-from dray.core.errors import UsageError, printable
+from dray.core.errors import UnknownName, UsageError, printable
 from dray.core.spec import Container
 from dray.runner.containers import DEFAULT_IMAGE
 
@@ -23,12 +24,18 @@ def of(said: ContainerWish, default: ContainerWish | None) -> Container | None:
     if said.image == "none":
         refuse_settings(ContainerWish(**{**said.fields(), "image": None}))
         return None
-    if default is None and said.image is None:
+    if said.image and said.dockerfile:
+        raise UsageError(
+            "`--image` and `--dockerfile` exclude one another", why="the Dockerfile makes the image"
+        )
+    if default is None and said.image is None and said.dockerfile is None:
         refuse_settings(said)
         return None
     base = default or ContainerWish()
     merged = {name: value or getattr(base, name) for name, value in said.fields().items()}
     merged["mounts"] = (*base.mounts, *said.mounts)
+    if said.image or said.dockerfile:  # the one that was said now, and not the other of the compute
+        merged.update({"image": said.image, "dockerfile": said.dockerfile})
     return checked(ContainerWish(**merged))
 
 
@@ -72,8 +79,19 @@ def checked(wish: ContainerWish) -> Container:
             f"`{printable(wish.ca)}` is no file of the machine",
             why="it is `machine` for the machine's own certificates, or an absolute path there",
         )
+    if wish.dockerfile is not None and (
+        wish.dockerfile.startswith(("/", "-"))
+        or ".." in wish.dockerfile.split("/")
+        or "\0" in wish.dockerfile
+    ):
+        raise UsageError(
+            f"`{printable(wish.dockerfile[:120])}` is no Dockerfile of the project",
+            why="it is a path in the code folder, which travels",
+            hint="--dockerfile Dockerfile",
+        )
     return Container(
         image=wish.image,
+        dockerfile=wish.dockerfile,
         engine=wish.engine,
         mounts=tuple(read_mounts(wish.mounts)),
         memory=wish.memory,
@@ -82,6 +100,16 @@ def checked(wish: ContainerWish) -> Container:
         network=wish.network,
         ca=wish.ca,
     )
+
+
+def check_dockerfile(path: str, folder: Path) -> None:
+    """Refuse one that is not there, with those that are."""
+    if (folder / path).is_file():
+        return
+    names = sorted(
+        p.relative_to(folder).as_posix() for p in (*folder.glob("*ockerfile*"), *folder.glob("*/*ockerfile*"))
+    )
+    raise UnknownName("Dockerfile", path, names)
 
 
 def read_mounts(words: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
@@ -103,7 +131,8 @@ def read_mounts(words: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
 
 def in_words(container: Container) -> str:
     """One line for people."""
-    pieces = [container.image or f"{DEFAULT_IMAGE} (none was named)"]
+    built = f"built from {container.dockerfile}" if container.dockerfile else None
+    pieces = [built or container.image or f"{DEFAULT_IMAGE} (none was named)"]
     if container.engine:
         pieces.append(f"by {container.engine}")
     if container.memory:

@@ -199,6 +199,8 @@ class Prepared:
         check_words(wish)
         self.container = containers.of(wish.container, target.container)
         self.gpus = wish.gpus.asked(target.default_gpus, target.name)
+        if self.container and self.container.dockerfile:
+            containers.check_dockerfile(self.container.dockerfile, self.folder)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
 
     def check_gpus(self, connection: Connection) -> None:

@@ -9,11 +9,12 @@ import fcntl
 import os
 import re
 import time
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 from ..environments import Stopped
 from ..files import dump, make_folder, read_json, replace
 from ..work import Work
+from . import clearing
 from .engines import ContainerFailed, Engine, parsed
 
 _PYTHONS = ("python", "python3")
@@ -45,6 +46,7 @@ class Image:
         self.id = identity if ":" in identity or not identity else "sha256:" + identity
         self.digests = [str(one) for one in said.get("RepoDigests") or []]
         self.entrypoint = [str(word) for word in config.get("Entrypoint") or []]
+        self.command = [str(word) for word in config.get("Cmd") or []]
         self.env = dict(str(one).partition("=")[::2] for one in config.get("Env") or [])
         self.labels = {str(k): str(v) for k, v in (config.get("Labels") or {}).items()}
         self.user = str(config.get("User") or "")
@@ -104,7 +106,7 @@ class Images:
     def __init__(self, engine: Engine, work: Work) -> None:
         self.engine = engine
         self.work = work
-        self.folder = os.path.join(work.machine.folder, "images")
+        self.folder = clearing.folder_of(work.machine)
 
     def find(self, name: str) -> Image | None:
         """The image of that name, if it is here. Raises ContainerFailed when the engine does not say."""
@@ -121,7 +123,7 @@ class Images:
             if found:
                 return found
             self.work.note("pulling %s" % name)
-            self._do("pulling %s" % name, ["pull", name], why_no_image)
+            self.do("pulling %s" % name, ["pull", name], why_no_image)
         finally:
             os.close(lock)
         found = self.find(name)
@@ -129,20 +131,19 @@ class Images:
             raise ContainerFailed("image-failed", "`%s` was pulled, and is not there" % name)
         return found
 
-    def _do(self, what: str, words: List[str], why: Any) -> None:
+    def do(
+        self, what: str, words: List[str], why: Callable[[str, str], str], kind: str = "image-failed"
+    ) -> None:
+        """Have the engine do something long, its own words being the stream `log.image`. `why` puts a failure into words."""
         seen = self.work.run(what, [self.engine.program, *words], self.engine.environ, "log.image")
         if seen.get("stopped"):
             raise Stopped
         if seen.get("code") != 0:
-            raise ContainerFailed("image-failed", why(words[-1], str(seen.get("last") or "see its log")))
+            raise ContainerFailed(kind, why(words[-1], str(seen.get("last") or "see its log")))
 
     def alone(self, what: str) -> int:
         """Be the only run that does that on this machine; close it to let go."""
-        make_folder(self.folder)
-        name = re.sub(r"[^\w.-]", "_", what)[:150]
-        lock = os.open(
-            os.path.join(self.folder, name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        lock = clearing.open_lock(self.work.machine, what)
         told = False
         while True:
             try:

@@ -7,6 +7,7 @@ while it runs is `keeper`'s.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Any, Dict, List
 
@@ -17,7 +18,7 @@ from ..folder import RunFolder
 from ..launch import Launcher, Order
 from ..machine import user_of
 from ..work import Work
-from . import DEFAULT_IMAGE, engines, images, strays, users, words
+from . import DEFAULT_IMAGE, building, engines, gpus, images, strays, users, words
 from .engines import ContainerFailed, Engine, Facts
 from .images import Image, Images, Inside
 
@@ -42,29 +43,42 @@ class ContainerLauncher(Launcher):
         self.inside = Inside({})
         self.container: words.Container | None = None
         self.who = users.Who([], None, is_own=True)
+        self.gpu_way = ""
+        self._work: Work | None = None
+        self._built_s: float | None = None
 
     # -- making ready
 
     def make_ready(self, work: Work) -> None:
         """Have an engine that is here, the image, and the container's command line."""
         self.engine = engines.find(self.wish.get("engine"), work.environ)
-        name = str(self.wish.get("image") or DEFAULT_IMAGE)
+        name = self._wanted_image()
         found = self._meet(self.engine, name)
+        self._check_gpus()
         self._leave_a_trace()
         strays.sweep(self.engine, work.machine)
         pictures = Images(self.engine, work)
-        self.image = found or pictures.pull(name)
+        built_s = self._have_image(pictures, name, found, work.environ)
+        assert self.image
         self.who = users.choose(
             self.engine.kind, self.facts, os.getuid(), os.getgid(), os.getgroups(), self.wish.get("user")
         )
         self.inside = pictures.inside(self.image, [])
         self.container = self._described(work)
+        self._built_s, self._work = built_s, work
+        self._tell(work)
+
+    def _tell(self, work: Work) -> None:
+        """The image and the line, as facts of the run."""
+        assert self.engine
+        assert self.image
+        assert self.container
         work.tell(
             "environment",
             python=self.inside.python,
             version=self.inside.version,
-            digest=None,
-            built_s=None,
+            digest=(self.spec.get("environment") or {}).get("digest"),
+            built_s=self._built_s,
             container={
                 "engine": self.engine.kind,
                 "version": self.facts.version,
@@ -75,6 +89,48 @@ class ContainerLauncher(Launcher):
                 "line": self.container.line(),
             },
         )
+
+    def _wanted_image(self) -> str:
+        """By name; of an environment that wishes for a Python, the image of that Python."""
+        named = self.wish.get("image")
+        if named:
+            return str(named)
+        version = re.match(r"3\.[0-9]+", str((self.spec.get("environment") or {}).get("python") or ""))
+        return "python:%s-slim" % version.group() if version else DEFAULT_IMAGE
+
+    def _have_image(
+        self, pictures: Images, name: str, found: Image | None, environ: Dict[str, str]
+    ) -> float | None:
+        """Have the image here: pulled, built, with its environment. How long making one took; None: none was made."""
+        built_s = None
+        file = self.wish.get("dockerfile")
+        if file:
+            self.image, built_s = building.from_dockerfile(pictures, str(file), self.folder.code)
+        else:
+            self.image = found or pictures.pull(name)
+        wanted = self.spec.get("environment")
+        if wanted and any(wanted.get(part) for part in ("packages", "lock", "conda", "python")):
+            base = self.image
+            settings = [*_root(self.facts), *self._ca_mount(environ)]
+            if self.wish.get("network"):
+                settings += ["--network", str(self.wish["network"])]
+            for mount in self._own_mounts(environ):
+                settings += ["--mount", words.mount_word((mount[0], mount[1], True))]
+            provisions = self.order.provisions()
+            uv = provisions.uv(pictures.work.machine, environ) if provisions else None
+            self.image, more_s = building.with_environment(
+                pictures, base, wanted, os.path.realpath(uv) if uv else None, settings
+            )
+            self.image.name = base.name
+            built_s = more_s if built_s is None else built_s + (more_s or 0)
+        return built_s
+
+    def _check_gpus(self) -> None:
+        """Before anything is pulled: can containers get the GPUs that the run asks for. Raises ContainerFailed."""
+        if self.order.asked.wants.gpus and self.engine:
+            from . import looking
+
+            self.gpu_way = gpus.way(self.engine.kind, self.facts, looking.toolkit_of(self.engine))
 
     def _meet(self, engine: Engine, name: str) -> Image | None:
         """Ask the engine all there is to ask at once: is it here, what is it, has it the image."""
@@ -140,6 +196,11 @@ class ContainerLauncher(Launcher):
             mounts += self._account()
         elif not self.who.is_own:
             self._open_for_others(streams)
+        return mounts + self._own_mounts(environ)
+
+    def _own_mounts(self, environ: Dict[str, str]) -> List[words.Mount]:
+        """What the user wants to be seen."""
+        mounts = []
         for said, there, read_only in self.wish.get("mounts") or []:
             here = _at_home(said, environ)
             if not os.path.exists(here):
@@ -218,17 +279,26 @@ class ContainerLauncher(Launcher):
 
     def _ca(self, one: words.Container, environ: Dict[str, str]) -> None:
         """The certificates that the user trusts, for all programs that ask for a file of them."""
+        mount = self._ca_file(environ)
+        if mount:
+            one.mounts.append(mount)
+            for name in _CA_VARIABLES:
+                one.env.setdefault(name, words.CA)
+
+    def _ca_mount(self, environ: Dict[str, str]) -> List[str]:
+        mount = self._ca_file(environ)
+        return ["--mount", words.mount_word(mount)] if mount else []
+
+    def _ca_file(self, environ: Dict[str, str]) -> words.Mount | None:
         wanted = self.wish.get("ca")
         if not wanted:
-            return
+            return None
         path = machine_authorities() if wanted == "machine" else _at_home(wanted, environ)
         if not path or not os.path.isfile(path):
             raise ContainerFailed(
                 "container-failed", "there is no bundle of certificates on the machine: %s" % wanted
             )
-        one.mounts.append((os.path.realpath(path), words.CA, True))
-        for name in _CA_VARIABLES:
-            one.env.setdefault(name, words.CA)
+        return os.path.realpath(path), words.CA, True
 
     def _secrets(self, one: words.Container) -> None:
         """By the pipe to the shell where there is one and it can name them, else through the engine's own environment."""
@@ -248,6 +318,7 @@ class ContainerLauncher(Launcher):
         assert self.engine
         assert self.container
         one, bare = self.container, not self.inside.has_shell
+        self._give_gpus(one)
         secrets = {} if bare else {n: v for n, v in self.order.secrets.items() if n not in one.named}
         log = os.path.join(self.folder.streams(self.number), "log.script")
         mask = [form.decode("utf-8", "surrogateescape") for form in self.order.hidden()]
@@ -279,6 +350,14 @@ class ContainerLauncher(Launcher):
         keeper["start"] = one.start(not bare)
         step["keeper"] = keeper
         return step
+
+    def _give_gpus(self, one: words.Container) -> None:
+        """The leased GPUs and no others. Inside they are numbered anew, so what names them there is the engine's affair."""
+        assert self.image
+        held = [unit.uuid for unit in self.order.granted.units if unit.vendor == "nvidia"]
+        one.gpus = gpus.words(self.gpu_way, held) or gpus.none_words(self.image.env)
+        if held and self._work:
+            self._tell(self._work)
 
     def _log(self, one: words.Container, log: str, is_masked: bool) -> str:
         """Where the script writes: the log itself, or the guard's pipe."""
