@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dray import DrayError, Workspace
-from tests.cli.dray_shell import Shell
+from tests.cli.dray_shell import Shell, wait_until
 
 TRAIN = """
 import os
@@ -199,3 +200,30 @@ def test_in_python_outputs_are_paths_and_show_what_they_are(ran: Shell, tmp_path
         with pytest.raises(DrayError, match="different file"):
             outputs.fetch("model.pkl", tmp_path)
         assert outputs.fetch("model.pkl", tmp_path, force=True).read_bytes() == bytes(5000)
+
+
+def test_outputs_are_mirrored_until_the_run_ends(shell: Shell) -> None:
+    shell.write(
+        "grow.py",
+        "import os, time\nfile = open('outputs/log', 'w')\n"
+        "while not os.path.exists('outputs/stop'):\n"
+        "    file.write('line\\n'); file.flush(); time.sleep(0.05)\n",
+    )
+    run = shell.detached("grow.py")
+    with shell.start("outputs", run, "--follow", "--to", "here") as left:
+        assert "until it ends; Ctrl-C leaves" in left.stderr.readline().decode()
+        wait_until((shell.folder / "here/log").exists)
+        left.send_signal(signal.SIGINT)
+        assert left.wait(10) == 130
+        assert f"{run} goes on" in left.stderr.read().decode()
+    with shell.start("outputs", run, "--follow", "--to", "here") as process:
+        shell.dray("exec", run, "touch", "outputs/stop")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err.decode()
+    assert sorted(out.decode().split()) == ["here/log", "here/stop"]
+    (there,) = shell.home.glob(f"machine/*/runs/{run}/code/outputs/log")
+    assert (shell.folder / "here/log").read_bytes() == there.read_bytes()
+    assert not [*(shell.home / "cache").glob("mirrors/*")]
+    refused = shell.dray("outputs", run, "--follow")
+    assert refused.returncode == 2
+    assert b"--follow needs a folder" in refused.stderr

@@ -230,6 +230,7 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
     "outputs": (
         ((("--to",), "dirs", "Fetch the files into DIR"),
          (("--force",), "", "Replace different files in DIR"),
+         (("--follow",), "", "Keep DIR like the outputs until the run has ended"),
          (("--json",), "", "Print the files as JSON"),
          (("-q", "--quiet"), "", "Say nothing but errors"),
          (("-v", "--verbose"), "", "Say more"),

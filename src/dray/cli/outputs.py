@@ -24,6 +24,7 @@ from dray.core.errors import UnknownName, UsageError, printable
 
 if TYPE_CHECKING:
     from dray.workspace import Run
+    from dray.workspace.outputs import Fetched
 
 
 @click.command("outputs")
@@ -31,10 +32,17 @@ if TYPE_CHECKING:
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--to", "folder", metavar="DIR", help="Fetch the files into DIR.")
 @click.option("--force", is_flag=True, help="Replace different files in DIR; else a terminal is asked.")
+@click.option("--follow", is_flag=True, help="Keep DIR like the outputs until the run has ended.")
 @as_json("the files")
 @voiced
 def outputs(
-    word: str, paths: tuple[str, ...], folder: str | None, force: bool, wants_json: bool, voice: Voice
+    word: str,
+    paths: tuple[str, ...],
+    folder: str | None,
+    force: bool,
+    follow: bool,
+    wants_json: bool,
+    voice: Voice,
 ) -> int:
     """List or fetch the files that a run left.
 
@@ -46,7 +54,14 @@ def outputs(
       dray outputs
       dray outputs model.pkl --to .
       dray outputs k3f9x2abqd '*.png' --to plots --force
+      dray outputs @last --follow --to results
     """  # noqa: D301
+    if follow:
+        if folder is None:
+            raise UsageError("--follow needs a folder", hint=f"dray outputs {word} --follow --to results")
+        from dray.cli.mirroring import mirror
+
+        return mirror(word, paths, folder, force, wants_json, voice)
     with desk.workspace() as ws:
         run, is_last = desk.find_or_last(
             ws, word, lambda run: any(meets(path, word) for path in run.outputs), voice
@@ -85,6 +100,11 @@ def _fetch(
 
         wanted = [path for path, _ in files]
         fetched = [*run.outputs.fetch_each(wanted, folder, activity.hear, may_replace=may_replace)]
+    return tell_fetched(fetched, folder, wants_json, voice)
+
+
+def tell_fetched(fetched: Sequence[Fetched], folder: str, wants_json: bool, voice: Voice) -> int:
+    """Say what is where, and what could not be brought; the exit code."""
     places = [os.fspath(one.place) for one in fetched if one.place is not None]
     if wants_json:
         write_json(places)

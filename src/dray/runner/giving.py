@@ -27,18 +27,46 @@ def give(folder: RunFolder, header: dict[str, Any], send: Callable[..., None]) -
     fd = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
+        span = int(header.get("span") or 0)
+        if span:
+            _go_on(fd, header, span, size, send)
+            return
         at, seen = _common(fd, int(header.get("offset") or 0), str(header.get("prefix")), size)
-        send({"fetching": path, "offset": at, "bytes": size})
-        while at < size:
-            data = os.pread(fd, min(_PIECE, size - at), at)
-            if not data:
-                break  # cut by its script; what came is what it was
-            seen.update(data)
-            send({"piece": path, "offset": at}, data)
-            at += len(data)
-        send({"fetched": path, "sha256": seen.hexdigest(), "bytes": at})
+        _send_from(fd, path, at, size, seen, send)
     finally:
         os.close(fd)
+
+
+def _go_on(fd: int, header: dict[str, Any], span: int, size: int, send: Callable[..., None]) -> None:
+    """For a client that mirrors: what comes after its `offset`, if the `span` bytes before that are the same; else `differs`.
+
+    The digest at the end is that of the span and of all that was sent.
+    """
+    path, offset = str(header["path"]), int(header.get("offset") or 0)
+    seen = hashlib.sha256()
+    at = offset - span
+    while 0 <= at < offset <= size:
+        data = os.pread(fd, min(_STEP, offset - at), at)
+        if not data:
+            break
+        seen.update(data)
+        at += len(data)
+    if at != offset or seen.hexdigest() != header.get("prefix"):
+        send({"differs": path})
+    else:
+        _send_from(fd, path, offset, size, seen, send)
+
+
+def _send_from(fd: int, path: str, at: int, size: int, seen: Any, send: Callable[..., None]) -> None:
+    send({"fetching": path, "offset": at, "bytes": size})
+    while at < size:
+        data = os.pread(fd, min(_PIECE, size - at), at)
+        if not data:
+            break  # cut by its script; what came is what it was
+        seen.update(data)
+        send({"piece": path, "offset": at}, data)
+        at += len(data)
+    send({"fetched": path, "sha256": seen.hexdigest(), "bytes": at})
 
 
 def _common(fd: int, offset: int, prefix: str, size: int) -> tuple[int, Any]:

@@ -60,6 +60,28 @@ def listing(folder: RunFolder, globs: list[str]) -> list[list[Any]]:
     return listed
 
 
+def listing_to_mirror(folder: RunFolder, globs: list[str], unless: Any) -> dict[str, Any]:
+    """[path, bytes, time of the last change in ns, inode] of all results, unless they have the digest `unless`; and whether that was all."""
+    import hashlib
+
+    from . import visit
+
+    ended = not visit.settle(folder)  # asked first: what is listed after the end is complete
+    files = []
+    for path, _ in listing(folder, globs):
+        real = confined(folder, path)
+        try:
+            seen = os.stat(real) if real else None
+        except OSError:
+            continue  # its script has just removed it
+        if seen is not None:
+            files.append([path, seen.st_size, seen.st_mtime_ns, seen.st_ino])
+    digest = hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).hexdigest()
+    if digest == unless:
+        return {"same": True, "ended": ended}
+    return {"files": files, "digest": digest, "ended": ended}
+
+
 def _hits(code: pathlib.Path, pattern: str) -> list[pathlib.Path]:
     """What a pattern names. One that this Python does not understand (`**.pt` before 3.13) names nothing."""
     try:

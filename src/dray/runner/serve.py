@@ -270,7 +270,11 @@ class Server:
         if self._missing(folder):
             return
         spec = (folder.run_json() or {}).get("spec") or {}
-        self.send({"files": results.listing(folder, spec.get("outputs") or [])})
+        globs = spec.get("outputs") or []
+        if header.get("mirror"):
+            self.send(results.listing_to_mirror(folder, globs, header.get("unless")))
+        else:
+            self.send({"files": results.listing(folder, globs)})
 
     def _op_fetch(self, header: dict[str, Any]) -> None:
         from .giving import give

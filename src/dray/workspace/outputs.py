@@ -122,6 +122,38 @@ class Outputs:
             yield outcome
             done += there[outcome.path][1]
 
+    def mirror(
+        self,
+        to: str | Path,
+        on: Callable[[Event], None] | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        force: bool = False,
+    ) -> Sequence[Fetched]:
+        """Keep the folder `to` like the outputs while the run goes on; returns after its end, when each file was checked by its digest.
+
+        `paths` are names or patterns; `force` replaces different files that were there before. Nothing is removed from `to`.
+        """
+        from fnmatch import fnmatchcase
+
+        def choose(files: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+            return [row for row in files if not paths or any(fnmatchcase(row[0], one) for one in paths)]
+
+        return [*self.mirror_each(to, on, choose=choose, may_replace=lambda place: force)]
+
+    def mirror_each(
+        self,
+        to: str | Path,
+        on: Callable[[Event], None] | None = None,
+        *,
+        choose: Callable[[Sequence[tuple[str, int]]], Sequence[tuple[str, int]]],
+        may_replace: Callable[[Path], bool],
+    ) -> Iterator[Fetched]:
+        """The same. `choose` says which of (path, bytes) are wanted."""
+        from dray.workspace.mirroring import Mirror
+
+        return Mirror(self._run, Path(to), choose, on or (lambda event: None), may_replace).to_the_end()
+
     def _answering(self) -> Answering:
         """A conversation with whoever has the bytes."""
         if self._run.record.imported is not None:
@@ -225,6 +257,11 @@ def _by_name(files: Sequence[Any] | None) -> dict[str, tuple[str, int]]:
         if not path.startswith(_OUTPUTS):
             named.setdefault(path, (path, size))
     return named
+
+
+def shown_name(path: str) -> str:
+    """What an output is called: by its path below outputs/."""
+    return path.removeprefix(_OUTPUTS)
 
 
 def ready_folder(folder: Path) -> Path:
