@@ -59,6 +59,11 @@ class Comparison:
         self.runs = list(runs)
         self._workspace = workspace
 
+    def __repr__(self) -> str:
+        return (
+            f"<Comparison of {', '.join(run.id for run in self.runs)}: {len(self.differences)} rows differ>"
+        )
+
     @cached_property
     def rows(self) -> list[Row]:
         """All fields that one of the runs has, equal or not."""
