@@ -33,7 +33,7 @@ def test_the_table_and_the_real_commands_are_the_same() -> None:
 
 
 # The same commands under the words of old, or of a neighbouring noun.
-SECOND_NAMES = ("experiment submit", "computetarget attach", "compute attach")
+SECOND_NAMES = ("experiment submit", "experiment prepare", "computetarget attach", "compute attach")
 
 
 @pytest.mark.parametrize(("words", "line"), [(words, line) for words, line, *_ in commands.COMMANDS])

@@ -380,8 +380,10 @@ def test_an_environment_that_cannot_be_built_ends_with_125_and_shows_why(shell: 
     assert (done.returncode, done.stdout) == (125, b"")
     alone = shell.dray("logs")
 
-    # Line by line: between them stands what dray says when a build is silent for long.
-    assert all(line in done.stderr for line in log.splitlines())
+    # The sentence that says why, and not all that the builder printed.
+    assert b"failed: " in done.stderr
+    assert b"no-such-package-of-dray" in done.stderr
+    assert len(done.stderr.splitlines()) < 10
     assert b"--stream environment" in done.stderr
     assert b"no-such-package-of-dray" in log
     assert (alone.returncode, alone.stdout) == (0, b"")

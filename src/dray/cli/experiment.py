@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dray.cli.group import Section
+from dray.cli.prepare import prepare
 from dray.cli.submit import submit
 
 
@@ -19,3 +20,4 @@ def experiment() -> None:
 
 
 experiment.add_command(submit)
+experiment.add_command(prepare)

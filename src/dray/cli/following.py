@@ -16,7 +16,7 @@ from dray.cli.spout import Spout
 from dray.cli.voice import Voice, pass_echo
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.states import RunState
-from dray.workspace import Output, Said, StateChanged
+from dray.workspace import Output, Progress, Said, StateChanged
 
 if TYPE_CHECKING:
     from dray.workspace import Run
@@ -40,8 +40,8 @@ def to_the_end(run: Run, voice: Voice, *, wants_json: bool) -> int:
     return code
 
 
-def watch(run: Run, voice: Voice, spout: Spout) -> int:
-    """Show `run` until it ends and sum it up; the exit code."""
+def watch(run: Run, voice: Voice, spout: Spout, *, may_close: bool = True) -> int:
+    """Show `run` until it ends and sum it up, unless the caller does; the exit code."""
     try:
         with Activity(voice) as activity:
             told = _show_events(run, voice, spout, activity)
@@ -64,25 +64,28 @@ def watch(run: Run, voice: Voice, spout: Spout) -> int:
         voice.say(f"{run.id} goes on", *_way_back(run))
         return endings.LINK_LOST if error.exit_code == endings.FAILED else error.exit_code
     spout.settle()
-    summary.close(run, voice, told)
+    if may_close:
+        summary.close(run, voice, told)
     return endings.exit_code_of(run)
 
 
 def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> list[str]:
     """Draw events up to the last; what the machine had to say."""
     told = []
-    build = None if voice.quiet else Spout(2)
+    aside = None if voice.quiet else Spout(2)
     is_over, waiting = run.ended, ""
     queue: Mapping[str, Any] = {}
     # Closing the generator is leaving: it must happen now, not when memory is tidied up.
     with closing(run.follow(streams=(SCRIPT, ENVIRONMENT, IMAGE))) as events:  # type: ignore[type-var] # a generator
         for event in events:
             if isinstance(event, Output):
-                activity.rest()
                 if event.stream == SCRIPT:
+                    activity.rest()
                     spout.write(event.data)
-                elif build is not None:
-                    build.write(event.data)
+                # Of an environment it is shown how far it is; its whole log can be had at any time.
+                elif aside is not None and (voice.verbose or event.stream != ENVIRONMENT):
+                    activity.rest()
+                    aside.write(event.data)
                     if event.data.endswith(b"\n"):  # a build may be silent for long after a line
                         _wait(activity, waiting)
             elif isinstance(event, StateChanged):
@@ -98,6 +101,9 @@ def _show_events(run: Run, voice: Voice, spout: Spout, activity: Activity) -> li
                         voice.say(str(event.state), state=event.state)
                     waiting = _WAITING.get(event.state, "")
                 _wait(activity, waiting)
+            elif isinstance(event, Progress):
+                if not is_over:
+                    activity.hear(event)
             elif isinstance(event, Said):
                 activity.rest()
                 spout.settle()

@@ -25,12 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def describes_a_run(compute: str, experiment: str) -> Callable[[F], F]:
     """Add -c, --experiment, --name, --tag, -e, --secret, --timeout, -d and -y; the two words are the help's defaults."""
     options = (
-        click.option(
-            "-c",
-            "--compute",
-            metavar="NAME",
-            help=f"Where to run; A,B: the first that can start it; default: {compute}.",
-        ),
+        click.option("-c", "--compute", metavar="NAME", help=f"Where to run; default: {compute}."),
         click.option(
             "--experiment", metavar="E", help=f"The experiment it belongs to; default: {experiment}."
         ),
@@ -78,7 +73,7 @@ def start_and_follow(
     begin: Callable[[Callable[[Event], None]], Run], voice: Voice, *, detach: bool, wants_json: bool
 ) -> int:
     """Start what `begin` starts, and follow it unless it is to be left; the exit code."""
-    run = _start(begin, voice)
+    run = start(begin, voice)
     if detach:
         run.detach()
         if wants_json:
@@ -93,7 +88,7 @@ def start_and_follow(
     return to_the_end(run, voice, wants_json=wants_json)
 
 
-def _start(begin: Callable[[Callable[[Event], None]], Run], voice: Voice) -> Run:
+def start(begin: Callable[[Callable[[Event], None]], Run], voice: Voice) -> Run:
     """Until the machine has claimed the run, saying what happens."""
     with Activity(voice) as activity:
         try:

@@ -38,7 +38,8 @@ class Environment:
     editable: tuple[str, ...] = ()
     """Folders of projects, relative to the code folder: imported from the run's `code/`, never installed."""
     index: Mapping[str, Any] = field(default_factory=dict)
-    """Where packages come from, if not from the machine's usual place: `index_url`, `extra_index_urls`, `find_links`."""
+    """Where packages come from, if not from the machine's usual place: `index_url`, `extra_index_urls`, `find_links`; and
+    `torch_backend`, the build of PyTorch (cpu, cu126)."""
 
     @property
     def digest(self) -> str:

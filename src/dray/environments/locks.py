@@ -90,7 +90,7 @@ def read_frozen(path: Path) -> tuple[str, str, str | None]:
         return (
             plain(text),
             "pylock",
-            _python_of(text) or python_wish(str(data.get("requires-python") or ""), path),
+            python_of(text, exact=True) or python_wish(str(data.get("requires-python") or ""), path),
         )
     lines = []
     for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
@@ -98,7 +98,7 @@ def read_frozen(path: Path) -> tuple[str, str, str | None]:
         if line:
             lines.append(_exact(line, Place(path, number)))
     if _OWN.search(text):
-        return text, "requirements", _python_of(text)  # conda's packages stand in its remarks, in their order
+        return text, "requirements", python_of(text)  # conda's packages stand in its remarks, in their order
     if not lines:
         raise EnvironmentSyntax(Place(path), "it is empty")
     return "\n".join(sorted(lines)) + "\n", "requirements", None
@@ -117,10 +117,13 @@ def _exact(line: str, place: Place) -> str:
     return " ".join([requirement, *(f"--hash={one}" for one in sorted(hashes))])
 
 
-def _python_of(text: str) -> str | None:
-    """The Python that a lock of dray's own was made with, without its last number: 3.11."""
-    found = re.search(r"^# dray: python (\d+\.\d+)", text, re.MULTILINE)
-    return found[1] if found else None
+def python_of(text: str, *, exact: bool = False) -> str | None:
+    """The Python that a lock of dray's own was made with: 3.11. A pylock, `exact`, also wants a last number that is not lower."""
+    found = re.search(r"^# dray: python (\d+)\.(\d+)(\.\d+)?", text, re.MULTILINE)
+    if found is None:
+        return None
+    major, minor, rest = found.groups()
+    return f"<{major}.{int(minor) + 1},>={major}.{minor}{rest}" if exact and rest else f"{major}.{minor}"
 
 
 def plain(text: str) -> str:

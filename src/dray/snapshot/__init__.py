@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dray.snapshot.laying_out import is_same, lay_out, leads_out
     from dray.snapshot.manifests import checked, is_digest
     from dray.snapshot.plans import LeftOut, Plan, explain_missing, summary
-    from dray.snapshot.taking import Snapshot, take
+    from dray.snapshot.taking import Snapshot, nothing, take
     from dray.snapshot.walk import plan
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "is_same",
     "lay_out",
     "leads_out",
+    "nothing",
     "path_within",
     "plan",
     "summary",
@@ -78,7 +79,7 @@ _HOMES = {
     "laying_out": ("is_same", "lay_out", "leads_out"),
     "manifests": ("checked", "is_digest"),
     "plans": ("LeftOut", "Plan", "explain_missing", "summary"),
-    "taking": ("Snapshot", "take"),
+    "taking": ("Snapshot", "nothing", "take"),
     "walk": ("plan",),
 }
 

@@ -70,18 +70,30 @@ def take(root: str | Path, home: str | Path, *, progress: Progress | None = None
         "links": [list(link) for link in found.links],
         "dirs": found.dirs,
     }
-    words = canonical_json(manifest)
-    digest = sha256(words).hexdigest()
-    BlobStore(home).keep(words, digest)  # so that the code can be had again: docs/decisions/0015
     return Snapshot(
         root=Path(found.root),
         manifest=manifest,
-        digest=digest,
+        digest=_kept(manifest, home),
         files=len(found.files) + len(found.links),
         bytes=found.bytes,
         left_out=tuple(found.left_out),
         home=Path(home),
     )
+
+
+def nothing(home: str | Path) -> Snapshot:
+    """The snapshot of no code at all."""
+    home = os.path.abspath(home)
+    manifest: dict[str, Any] = {"v": 1, "files": [], "links": [], "dirs": []}
+    return Snapshot(Path(home), manifest, _kept(manifest, home), 0, 0, (), Path(home))
+
+
+def _kept(manifest: dict[str, Any], home: str) -> str:
+    """The digest of the manifest, which lies among the blobs from then on."""
+    words = canonical_json(manifest)
+    digest = sha256(words).hexdigest()
+    BlobStore(home).keep(words, digest)  # so that the code can be had again: docs/decisions/0015
+    return digest
 
 
 class _Taking:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dray.environments import Found, Wish
     from dray.workspace.submission import Submission
 
-_VERSION = re.compile(r"\d+(?:\.\d+){0,2}")
+_IS_VERSION = re.compile(r"\d+(?:\.\d+){0,2}")
 _ASK_S = 20
 
 
@@ -53,17 +53,25 @@ def choose(
 ) -> Choice:
     """The Python of that submit. `folder` is the code folder. Raises in the user's words."""
     is_here = target.is_here and not in_container
-    if wish.python and not _VERSION.fullmatch(wish.python):
+    if wish.python and not _IS_VERSION.fullmatch(wish.python):
         return _existing(wish, "in the image" if in_container else None if is_here else f"on `{target.name}`")
     found, why = _found(wish, folder, script, home)
     if wish.python:
-        environment = found.environment if found else Environment(source="")
-        found = _with(found, replace(environment, python=wish.python))
+        environment = found.environment if found else Environment()
+        version, note = _version(wish, folder)
+        found = _with(found, replace(environment, python=version), note)
         why = why or "--python"
     if found is None:
         _refuse_words_without_environment(wish, folder)
+        if wish.prepare:
+            raise UsageError(
+                "there is nothing to prepare",
+                why=f"no file in {printable(str(folder))} says what is needed, and `--env` names none",
+                hint="dray prepare --env requirements.txt",
+            )
         return Choice(None, None, "image") if in_container else _targets_own(wish, target)
     environment, credentials = _adjusted(wish, found, folder)
+    why += f", as locked in {wish.locked}" if wish.locked else ""
     return Choice(environment, None, "environment", why, credentials, found.notes)
 
 
@@ -115,7 +123,7 @@ def _registered(word: str, file: Path, home: Path) -> Found:
     registered = Registered(home)
     found = registered.find(word)
     if found is not None:
-        return Found(found.environment)
+        return Found(replace(found.environment, source=f"{found.name}:{found.version}"))
     try:
         files = sorted(os.listdir(file.parent))
     except OSError:
@@ -245,10 +253,23 @@ def _adjusted(wish: Submission, found: Found, folder: Path) -> tuple[Environment
     return environment, credentials
 
 
-def _with(found: Found | None, environment: Environment) -> Found:
+def _version(wish: Submission, folder: Path) -> tuple[str | None, str | None]:
+    """The version that `--python` wishes for, and what to tell about it. Raises RetiredPython."""
+    from dray.environments import Place
+    from dray.environments.retired import check_python
+
+    return check_python(wish.python, Place(Path("--python")), reading_wish(wish, folder).upgrade_retired)
+
+
+def _with(found: Found | None, environment: Environment, note: str | None) -> Found:
     from dray.environments import Found
 
-    return replace(found, environment=environment) if found else Found(environment)
+    notes = (note,) if note else ()
+    return (
+        replace(found, environment=environment, notes=found.notes + notes)
+        if found
+        else Found(environment, notes=notes)
+    )
 
 
 def _targets_own(wish: Submission, target: Target) -> Choice:

@@ -20,6 +20,7 @@ DrayError
 ├── RunDiffers         another run of the same id is here
 ├── NoRoomToImport     the disk would be full before the end
 ├── NoPython           no Python for the script on this shell's PATH
+├── NoLock             a run has no environment that was resolved
 ├── NotAPython         what --python names is none
 ├── NoTorchBuild       no build of PyTorch fits the driver
 ├── WouldNotUseGpu     what is to be installed would leave the GPU alone, and one is required
@@ -176,6 +177,15 @@ class NoRoomToImport(DrayError):
             f"no room to import `{printable(str(folder))}`",
             why=f"it has {show_bytes(needed)}, and {show_bytes(free)} are free where the history is",
         )
+
+
+class NoLock(DrayError):
+    """What was installed for the run is not known."""
+
+    code = "no-lock"
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(f"run {run_id} has no lock", why=why, hint=f"dray show {run_id}")
 
 
 class NoTorchBuild(DrayError):

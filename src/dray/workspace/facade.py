@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dray.core.errors import DrayError, UnknownName
+from dray.core.errors import DrayError, UnknownName, UsageError
 from dray.core.interfaces import Target
-from dray.core.spec import RunSpec
+from dray.core.spec import Environment, RunSpec
 from dray.hosts import Answers, Connection, nobody
 from dray.runner.containers import ENGINES
 from dray.store import HistoryDamaged, RunExists, Store
@@ -22,13 +22,13 @@ from dray.workspace.events import Event, Progress, Said
 from dray.workspace.handing_over import hand_over
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
-from dray.workspace.several import first_free, names_of
 from dray.workspace.submission import Plan, Prepared, Submission, header, submission_of
 
 if TYPE_CHECKING:
     from dray.core.where_tree import Field, Sort, Tree
     from dray.targets import VmTarget
     from dray.workspace.attaching import Attached, Login
+    from dray.workspace.built import BuiltEnvironments
     from dray.workspace.cleanup import CleanUp
     from dray.workspace.exporting import Exported
     from dray.workspace.importing import Imported
@@ -191,7 +191,7 @@ class Workspace:
         """What a submit would do; starts nothing, stores nothing."""
         from dray.snapshot import plan
 
-        prepared = Prepared(submission, self.target(names_of(submission.compute)[0] or None), self.home)
+        prepared = Prepared(submission, self.target(submission.compute), self.home)
         if submission.torch == "auto" or submission.require_gpu:
             with self.connect(prepared.target.name) as connection:
                 prepared.check_gpus(connection)
@@ -231,33 +231,28 @@ class Workspace:
     def submit_planned(self, submission: Submission, on: _ALL | None = None) -> Run:
         """The same, for a Submission."""
         from dray.runner import gate
-        from dray.snapshot import take
+        from dray.snapshot import nothing, take
 
         tell: _ALL = on or (lambda event: None)
-        hidden = submission.secrets.keys()
-        several = "," in (submission.compute or "")
-        target = self.target(names_of(submission.compute)[0] or None)
+        target = self.target(submission.compute)
         prepared = Prepared(submission, target, self.home)
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
-        if several:
-            target, connection = first_free(self, submission, tell, hidden)
-            try:
-                prepared = Prepared(submission, target, self.home)
-            except BaseException:
-                connection.close()
-                raise
-        else:
-            # The machine's runner starts while the folder is read.
-            connection = ahead.take(target, hidden) or Connection(
-                target.host, target.root, target.python, without=hidden
-            )
+        # The machine's runner starts while the folder is read.
+        hidden = submission.secrets.keys()
+        connection = ahead.take(target, hidden) or Connection(
+            target.host, target.root, target.python, without=hidden
+        )
         # What the snapshot finds among the blobs is not cleared away before the run is where it names them.
         inside = gate.enter(str(self.home))
         try:
-            snapshot = take(
-                prepared.folder,
-                self.home,
-                progress=lambda what, done, total: tell(Progress(what, done, total)),
+            snapshot = (
+                nothing(self.home)
+                if submission.prepare
+                else take(
+                    prepared.folder,
+                    self.home,
+                    progress=lambda what, done, total: tell(Progress(what, done, total)),
+                )
             )
             travels = [row[0] for row in (*snapshot.manifest["files"], *snapshot.manifest["links"])]
             prepared.check_script_travels(travels, snapshot.left_out)
@@ -275,6 +270,29 @@ class Workspace:
             raise
         finally:
             gate.leave(inside)
+
+    def prepare(self, compute: str | None = None, *, on: _ALL | None = None, **fields: Any) -> Run:
+        """Make an environment ready ahead: `ws.prepare("gpu1", environment="requirements.txt")`. Returns while it is made.
+
+        It is a run that starts nothing. Followed to its end it can be removed; what it made stays.
+        """
+        wish = submission_of(None, (), {**fields, "compute": compute, "command": ["true"], "prepare": True})
+        return self.submit_planned(wish, on)
+
+    def environment_of(self, submission: Submission) -> Environment:
+        """The environment that a submit would have. Raises UsageError when it would have none."""
+        choice = Prepared(submission, self.target(submission.compute), self.home).choice
+        if choice.environment is None:
+            raise UsageError(
+                "there is no environment: the run would use the Python of its machine", hint="--env FILE"
+            )
+        return choice.environment
+
+    def built_environments(self, compute: str | None = None) -> BuiltEnvironments:
+        """The environments that are on that compute's machine."""
+        from dray.workspace.built import BuiltEnvironments
+
+        return BuiltEnvironments(self, compute)
 
     # -- looking back
 

@@ -16,7 +16,7 @@ from dray.core.states import RunState
 from dray.gpu.verdict import header_lines
 from dray.hosts import Connection
 from dray.store import RunRecord, Shared, Store, decided
-from dray.workspace.events import Ended, Event, Output, Said, StateChanged
+from dray.workspace.events import Ended, Event, Output, Progress, Said, StateChanged
 
 _BATCH = 4 << 20
 _PIECE = 1 << 20
@@ -269,10 +269,27 @@ def _spoken(lines: bytes) -> Iterator[Event]:
                 yield Said(str(data["text"]))
             elif kind == "gpus":
                 yield from map(Said, header_lines(data["devices"]))
+            elif kind == "progress" and data.get("of") == "environment":
+                yield _making(data)
             elif kind == "environment" and data.get("built_s"):
                 yield Said(f"environment built in {data['built_s']:g} s")
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
+
+
+def _making(data: Mapping[str, Any]) -> Progress:
+    """How far the making of the environment is."""
+    done, total = data.get("done"), data.get("total")
+    return Progress(
+        f"environment: {printable(str(data['phase']))}"
+        + (
+            f" for run {printable(str(data['text']))}"
+            if data["phase"] == "waiting" and data.get("text")
+            else ""
+        ),
+        done if isinstance(done, int) else 0,
+        total if isinstance(total, int) else None,
+    )
 
 
 def _by_attempt(key: str) -> tuple[int, str]:

@@ -12,12 +12,15 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, UnknownName, UsageError, printable
 from dray.core.spec import Environment
+
+if TYPE_CHECKING:
+    from dray.workspace.run import Run
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _WORD = re.compile(rf"(?P<name>{_NAME.pattern})(?:[:@](?P<version>\d+|latest))?")
@@ -95,6 +98,25 @@ class Registered:
             finally:
                 temporary.unlink()
             return made
+
+    def register_run(self, name: str, run: Run, note: str = "") -> RegisteredEnvironment:
+        """The environment of a run, as it was resolved, for the same platform."""
+        from dray.environments.locks import python_of
+
+        text, kind = run.lock()
+        spec = run.record.spec.environment or Environment()
+        python = python_of(text, exact=kind == "pylock") or spec.python
+        locked = replace(
+            spec,
+            packages=(),
+            conda=(),
+            channels=(),
+            lock=text,
+            lock_kind=kind,
+            python=python,
+            source=f"run {run.id}",
+        )
+        return self.register(name, locked, note or f"as in run {run.id}")
 
     def names(self) -> list[str]:
         """All names, sorted."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dray.workspace.restoring import Restored
 
 SCRIPT_LOG = "log.script"
+LOCK = "lock.environment"
 _MOST_TAIL = 64 << 20
 
 
@@ -182,6 +183,22 @@ class Run(Reachable):
     def _take_connection(self) -> Connection:
         connection, self._connection = self._connection, None
         return connection or self._workspace.connect(self.record.compute)
+
+    def lock(self) -> tuple[str, str]:
+        """`(text, kind)` of what was installed for it, exactly: "pylock" or "requirements". Raises NoLock."""
+        from dray.workspace.errors import NoLock
+
+        if self.record.spec.environment is None:
+            raise NoLock(self.id, "it had no environment of its own: nothing was installed for it")
+        events = self.follow(streams=(LOCK,), wait=False)
+        text = b"".join(event.data for event in events if isinstance(event, Output) and event.stream == LOCK)
+        if not text:
+            raise NoLock(
+                self.id,
+                "its environment was never ready" if self.ended else "its environment is not ready yet",
+            )
+        shown = text.decode("utf-8", "replace")
+        return shown, "pylock" if "\nlock-version = " in f"\n{shown}" else "requirements"
 
     def wait(self, show_output: bool = False, timeout: float | None = None) -> Run:
         """Until the run has ended. With `show_output` its log goes to stdout. TimeoutError after `timeout` seconds."""

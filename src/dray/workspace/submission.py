@@ -65,6 +65,8 @@ class Submission:
     """Resolve the environment again."""
     offline_host: bool = False
     """Resolve and download here, and send the wheels."""
+    prepare: bool = False
+    """Nothing but the environment is made; no code travels."""
     upgrade_retired: bool = False
     """Take the successors of packages and Pythons that do not exist any more."""
     torch: str | None = None
@@ -250,6 +252,7 @@ class Prepared:
             python=self.choice.python,
             environment=self.choice.environment,
             refresh=wish.refresh,
+            prepare=wish.prepare,
             container=self.container,
             gpus=self.gpus,
             cpus=wish.gpus.cpus,
@@ -272,6 +275,8 @@ def header(spec: RunSpec, python_from: str, summary: str, environment_why: str =
     command = shlex.join(spec.command)
     shown = command[:117] + "..." if len(command) > 120 else command
     lines = [f"run {spec.id}{named}: {shown} on {spec.compute}", f"sent: {summary}"]
+    if spec.prepare:
+        lines = [f"run {spec.id}: makes an environment ahead on {spec.compute}"]
     wanted = words(spec.gpus, spec.cpus)
     if wanted:
         lines.append(f"asks for: {wanted}")

@@ -77,6 +77,8 @@ def with_index(
     env: Dict[str, str], index: Mapping[str, Any], credentials: Mapping[str, str]
 ) -> Dict[str, str]:
     """Where the spec itself says that packages come from; it counts for more than any setting."""
+    if index.get("torch_backend"):
+        env["UV_TORCH_BACKEND"] = str(index["torch_backend"])
     if index.get("index_url") or index.get("extra_index_urls"):
         for name in _UV_INDEXES[:-1]:
             if name != "UV_INDEX" or index.get("extra_index_urls"):
