@@ -79,8 +79,12 @@ def _stream(run: Run, name: str) -> str:
     wanted = name.removeprefix(PREFIX)
     # A log that has not begun yet, or that stayed empty, is not a mistake.
     if wanted not in (USUAL[:1] if run.ended else USUAL):
-        known = [stream.removeprefix(PREFIX) for stream in run.log_streams()]
+        known = [name.removeprefix(PREFIX) for name in run.log_streams() if name.startswith(PREFIX)]
         if wanted not in known:
+            if wanted == USUAL[1] and (run.record.environment or {}).get("digest"):
+                raise UsageError(
+                    f"run {run.id} has built no environment", why="it was on the machine already"
+                )
             raise UnknownName("log", name, known)
     return PREFIX + wanted
 
