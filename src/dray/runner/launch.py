@@ -18,7 +18,6 @@ from .queue.granted import Granted
 from .work import Work
 
 if TYPE_CHECKING:
-    from .environments.building import Builder
     from .environments.provisions import Provisions
 
 
@@ -107,23 +106,29 @@ class ProcessLauncher(Launcher):
             return
         # A set-up such as `module load python/3.11` says what to build on.
         theirs = pythons.python3(path) if self.spec.get("setup") else None
-        from .environments.building import Builder  # most runs need none, and their start is waited for
+        from .environments.place import Place
 
-        builder = Builder(work, self.spec, self.order.provisions(), theirs)
-        self.facts = builder.provide()
-        self._keep_lock(work, builder)
+        place = Place(work.machine, wanted, theirs)
+        found = None if self.spec.get("refresh") else place.ready()
+        if found is None:
+            # Takes a while to load, and most runs find what they need.
+            from .environments.building import Builder
+
+            found = Builder(work, self.spec, self.order.provisions(), place).provide()
+        else:
+            found["built_s"] = None
+        self.facts = found
+        place.use(found)
+        self._keep_lock(work, place.frozen())
         names = ("python", "version", "digest", "built_s", "name", "lock", "lock_kind")
         work.tell("environment", **{name: self.facts.get(name) for name in names})
         if not self.spec.get("prepare"):
             self._put_layer(work, wanted)
 
-    def _keep_lock(self, work: Work, builder: Builder) -> None:
+    def _keep_lock(self, work: Work, frozen: Mapping[str, Any]) -> None:
         """What was resolved goes with the run."""
-        from .environments import frozen
-
-        text = str(builder.place.frozen().get("text") or "")
-        if frozen.digest(text) == self.facts.get("lock"):
-            work.keep("lock.environment", text.encode("utf-8", "surrogateescape"))
+        if frozen.get("digest") == self.facts.get("lock"):
+            work.keep("lock.environment", str(frozen.get("text")).encode("utf-8", "surrogateescape"))
 
     def _put_layer(self, work: Work, wanted: dict[str, Any]) -> None:
         """The run's own layer on the environment."""

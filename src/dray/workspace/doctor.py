@@ -73,9 +73,7 @@ def check_compute(workspace: Workspace, name: str) -> list[Finding]:
         found.append(Finding("ok", f"uv for {name}", str(uv)))
     else:
         found.append(
-            Finding(
-                "warn", f"uv for {name}", "not found: environments cannot be built there", "pip install uv"
-            )
+            Finding("ok", f"uv for {name}", "none there; dray brings it along with the first environment")
         )
     return [*found, *_engine(name, described.get("engine") or {}), *_gpus(workspace, name)]
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -285,3 +286,32 @@ def test_who_waits_can_be_cancelled(builder: Builder, index: Index) -> None:
 
     assert builder.follow(waiting).end["state"] == "canceled"
     index.given_up.set()
+
+
+@pytest.mark.parametrize(
+    "after_s", [0.0, 0.2, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.05, 0.1, 0.3, 0.5, 1.0))]
+)
+def test_a_build_that_is_killed_at_any_moment_is_whole_or_begun_anew(
+    builder: Builder, index: Index, after_s: float
+) -> None:
+    index.add("melon", "1.0", files={f"melon/seed{n}.py": f"N = {n}\n" for n in range(1000)})
+    run = builder.submit("", environment=wants("melon"))
+    wait_until(
+        lambda: (
+            b"installing the packages" in builder.follow(run, wait=False).streams.get("log.environment", b"")
+        )
+    )
+    deadline = time.monotonic() + after_s
+    while time.monotonic() < deadline:
+        assert all(_is_whole(folder) for folder in builder.folders() if (folder / "complete").exists())
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        kill(_runner_of(_steps(run)[0]))
+    builder.follow(run)
+
+    assert all(_is_whole(folder) for folder in builder.folders() if (folder / "complete").exists())
+    heard = builder.run("import melon.seed999, glob; print(melon.seed999.N)", environment=wants("melon"))
+    assert heard.log == b"999\n"
+
+
+def _is_whole(folder: Path) -> bool:
+    return len(list(folder.glob("lib/*/site-packages/melon/*.py"))) == 1001

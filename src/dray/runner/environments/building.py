@@ -26,36 +26,34 @@ class Builder:
     """Means and wishes of one run."""
 
     def __init__(
-        self, work: Work, spec: Mapping[str, Any], provisions: Optional[Provisions], base: str | None = None
+        self, work: Work, spec: Mapping[str, Any], provisions: Optional[Provisions], place: Place
     ) -> None:
-        """`base` is a Python to build on when there is no wish."""
+        """`place` is where it lies, or will."""
         self.work = work
         self.wanted: Dict[str, Any] = spec["environment"]
         self.refresh = bool(spec.get("refresh"))
         self.provisions = provisions or Provisions({})
         wheels = os.path.join(work.folder.path, WHEELS)
         self.wheels = wheels if os.path.isdir(wheels) else None
-        self.place = Place(work.machine, self.wanted, base)
+        self.place = place
         self._began = time.time()
 
     def provide(self) -> Dict[str, Any]:
-        """Facts of the environment, made now if need be; `built_s` is None if not. Raises BuildFailed or Stopped."""
-        facts = None if self.refresh else self.place.ready()
-        if facts is None:
-            make_folder(self.work.machine.environments)
-            lock, before = waiting.take(self.place, self.work)
-            try:
-                facts = self.place.ready()
-                if facts is None or (self.refresh and facts.get("built", 0.0) < self._began):
-                    waiting.let_die(before, self.work)
-                    facts = self._build(facts)
-                else:
-                    facts["built_s"] = None
-            finally:
-                os.close(lock)
-        else:
-            facts["built_s"] = None
-        self.place.use(facts)
+        """Facts of the environment, which was not there or is to be resolved anew; `built_s` is None if another run was quicker.
+
+        Raises BuildFailed or Stopped.
+        """
+        make_folder(self.work.machine.environments)
+        lock, before = waiting.take(self.place, self.work)
+        try:
+            facts = self.place.ready()
+            if facts is None or (self.refresh and facts.get("built", 0.0) < self._began):
+                waiting.let_die(before, self.work)
+                facts = self._build(facts)
+            else:
+                facts["built_s"] = None
+        finally:
+            os.close(lock)
         if self.wheels:
             remove_tree(self.wheels)
         return facts

@@ -76,13 +76,16 @@ class Place:
         self._frozen = os.path.join(machine.folder, "frozen", self.name)
 
     def frozen(self) -> Dict[str, Any]:
-        """`kind`, `text` and `generation`, as far as there are any."""
+        """`kind`, `text`, its `digest`, and `generation`, as far as there are any."""
         return read_json(self._frozen) or {}
 
     def freeze(self, kind: str, text: str, generation: int) -> None:
         """From now on it is built from that."""
+        from .frozen import digest  # hashes take a while to load, and most runs find what they need
+
         make_folder(os.path.dirname(self._frozen))
-        replace(self._frozen, dump({"kind": kind, "text": text, "generation": generation}))
+        document = {"kind": kind, "text": text, "generation": generation, "digest": digest(text)}
+        replace(self._frozen, dump(document))
 
     def folder(self, generation: int) -> str:
         """Where that generation lies."""

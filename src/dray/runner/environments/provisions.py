@@ -10,7 +10,6 @@ from ..files import make_folder
 from ..machine import Machine
 from . import pythons
 from .place import Place
-from .uv import is_usable
 
 WHEELS = "wheels"
 """In the run folder."""
@@ -40,7 +39,11 @@ class Provisions:
     def lacking(self, machine: Machine, spec: Mapping[str, Any], is_there: Any) -> Dict[str, int]:
         """Digests, with their sizes, of what is needed and not here. `is_there(digest, size)` knows the blobs."""
         wanted = spec.get("environment")
-        if not wanted or (not spec.get("refresh") and Place(machine, wanted).ready()):
+        if not wanted or not (self.wheels or self._uv):
+            return {}
+        if not self.wheels and self._near_uv and pythons.is_program(self._near_uv):
+            return {}
+        if not spec.get("refresh") and Place(machine, wanted).ready():
             return {}
         lacks = {digest: size for _, digest, size in self.wheels if not is_there(digest, size)}
         if self._uv and self.uv(machine, os.environ) is None and not is_there(*self._uv):
@@ -51,6 +54,8 @@ class Provisions:
         """A uv that is new enough: the client's own where it is at hand, the user's, the one that was brought along."""
         if self._near_uv and pythons.is_program(self._near_uv):
             return self._near_uv
+        from .uv import is_usable
+
         theirs = pythons.find_uv(environ)
         if theirs and is_usable(theirs):
             return theirs

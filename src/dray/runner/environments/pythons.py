@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from typing import Dict, Iterable, List, Mapping, Optional
@@ -68,6 +67,8 @@ def tag(python: str) -> str:
 
 def search_path(environ: Mapping[str, str]) -> str:
     """PATH with the folders where version managers keep Pythons; their shims, which are none, are left out."""
+    import glob
+
     own = [f for f in environ.get("PATH", os.defpath).split(":") if not f.rstrip("/").endswith("/shims")]
     home = environ.get("HOME") or os.path.expanduser("~")
     for pattern in _KEPT:
@@ -103,6 +104,7 @@ def find_conda(environ: Mapping[str, str]) -> str | None:
 
 def listing(environ: Mapping[str, str]) -> List[List[str]]:
     """`[[version, path], ...]` of every Python 3 that a run could be built on, the newest first."""
+    import glob
     import subprocess
 
     found: Dict[str, str] = {}
@@ -129,6 +131,8 @@ def listing(environ: Mapping[str, str]) -> List[List[str]]:
 
 def libc() -> Optional[List[str]]:
     """`["glibc", "2.36"]`; None where the machine does not tell."""
+    import glob
+
     try:
         said = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):

@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..work import Work
-from . import BuildFailed, Stopped, frozen, names, pythons, said
+from . import BuildFailed, Stopped, frozen, pythons, said
 from .said import Watch, step
 from .variables import without_passwords
 
@@ -130,6 +130,8 @@ class Uv:
             raise BuildFailed(no_room(self.work.machine.environments))
         unknown = said.is_unknown(words)
         if unknown:
+            from . import names
+
             raise BuildFailed(names.unknown(unknown, in_wheels=bool(self.wheels)))
         raise BuildFailed("%s failed: %s" % (what, without_passwords(words)))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Optional
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..mask import SHORTEST, forms
 
@@ -99,6 +98,8 @@ def with_index(
 
 def with_password(url: str, credentials: Mapping[str, str]) -> str:
     """`url` with the user and password that were sent for it, or for the beginning of it."""
+    from urllib.parse import urlsplit, urlunsplit
+
     parts = urlsplit(url)
     if "@" in parts.netloc:
         return url
@@ -111,6 +112,8 @@ def with_password(url: str, credentials: Mapping[str, str]) -> str:
 
 def hidden(env: Mapping[str, str], credentials: Mapping[str, str]) -> List[str]:
     """What the log must not show: every password in an address among the variables, and all that were sent."""
+    from urllib.parse import unquote
+
     words = {word.partition(":")[2] or word for word in credentials.values()}
     for value in env.values():
         for found in re.findall(r"[a-z+]+://([^/\s\"'@]+)@", value, re.IGNORECASE):
