@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import signal
 import subprocess
+import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.dray_shell import Shell, wait_until
-from tests.docker.world import BASE, Docker
+from tests.docker.world import BASE, Docker, require
 
 
 def shown(shell: Shell, run: str = "@last") -> dict[str, Any]:
@@ -183,3 +186,123 @@ def test_whoever_of_the_runs_people_is_killed_the_container_ends_and_the_end_is_
     wait_until(lambda: shown(shell, run)["status"] in ("failed", "lost"))
     assert shown(shell, run)["reason"]["kind"] in ("runner-killed", "guard-killed", "vanished")
     wait_until(lambda: docker.containers() == [])
+
+
+def test_a_command_goes_into_the_container_of_a_live_run(shell: Shell) -> None:
+    shell.write("s.py", "import time\nprint('up')\ntime.sleep(100)")
+    done = shell.dray(
+        "submit", "-d", "--image", BASE, "--secret", "TOKEN", "s.py", env={"TOKEN": "hidden-word"}
+    )
+    run = done.stdout.decode().strip()
+    wait_until(lambda: shell.dray("logs", run).stdout == b"up\n")
+
+    inside = shell.dray("exec", run, "--", "sh", "-c", "pwd; echo ${TOKEN:-none}; cat /etc/hostname; exit 7")
+
+    assert inside.returncode == 7, inside.stderr.decode()
+    assert inside.stdout.startswith(b"/dray/code\nnone\n")
+    shell.dray("cancel", run, "--grace", "0")
+    wait_until(lambda: shown(shell, run)["status"] == "canceled")
+
+
+def test_an_image_without_a_shell_runs_a_command_and_its_log_is_whole(shell: Shell, docker: Docker) -> None:
+    busybox = Path("/bin/busybox")
+    if not busybox.exists():
+        require("docker", "busybox-static is missing")
+    with tarfile.open(shell.folder / "bare.tar", "w") as tar:
+        tar.add(busybox, "busybox")
+    docker.docker(
+        "import", "--change", 'ENTRYPOINT ["/busybox"]', shell.folder / "bare.tar", "dray-test/bare:1"
+    )
+    (shell.folder / "bare.tar").unlink()
+
+    done = shell.dray("submit", "--image", "dray-test/bare:1", "--", "seq", "1", "200000")
+    slow = shell.dray("submit", "-d", "--image", "dray-test/bare:1", "--", "awk", 'BEGIN { for (i = 0; i < 30; i++) { print i; system(""); for (j = 0; j < 2000000; j++) k = j } }')  # fmt: skip
+    run = slow.stdout.decode().strip()
+
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b"".join(b"%d\n" % i for i in range(1, 200001))
+    for _ in range(3):
+        for pid in _engines_commands(run):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+    assert shell.dray("follow", run).stdout == b"".join(b"%d\n" % i for i in range(30))
+
+
+def test_an_entrypoint_is_kept_as_the_engine_would(shell: Shell, docker: Docker) -> None:
+    entry = "RUN printf '#!/bin/sh\\nexport FROM_ENTRY=yes\\nexec \"$@\"\\n' > /entry && chmod +x /entry"
+    image = docker.build("dray-test/entry:1", f'FROM {BASE}\n{entry}\nENTRYPOINT ["/entry"]\n')
+    python = docker.build("dray-test/python:1", f'FROM {BASE}\nENTRYPOINT ["/usr/bin/python3"]\n')
+    shell.write("s.py", "import os; print(os.environ.get('FROM_ENTRY'))")
+
+    assert shell.dray("submit", "--image", image, "s.py").stdout == b"yes\n"
+    assert shell.dray("submit", "--image", python, "s.py").stdout == b"None\n"
+
+
+def test_an_image_without_python_runs_commands_and_refuses_scripts(shell: Shell, docker: Docker) -> None:
+    image = docker.build("dray-test/no-python:1", f"FROM {BASE}\nRUN rm /usr/bin/python3*\n")
+    shell.write("s.py", "")
+
+    assert shell.dray("submit", "--image", image, "--", "echo", "hi").stdout == b"hi\n"
+    script = shell.dray("submit", "--image", image, "s.py")
+    assert script.returncode == 125
+    assert b"there is no Python in the image" in script.stderr
+
+
+def test_mounts_shared_memory_and_network_are_as_was_said(shell: Shell, tmp_path: Path) -> None:
+    data = tmp_path / "data, and more"
+    data.mkdir()
+    (data / "x").write_text("seen")
+    shell.write("s.py", "import os\nprint(open('/sets/x').read(), os.statvfs('/dev/shm').f_blocks * os.statvfs('/dev/shm').f_frsize)\n"
+                        "try: open('/sets/y', 'w')\nexcept OSError as e: print(e.strerror)\nprint(sorted(os.listdir('/sys/class/net')))")  # fmt: skip
+
+    done = shell.dray(
+        "submit",
+        "--image",
+        BASE,
+        "--mount",
+        f"{data}:/sets:ro",
+        "--shm-size",
+        "1GiB",
+        "--network",
+        "none",
+        "s.py",
+    )
+
+    assert done.stdout.decode().splitlines() == [f"seen {1 << 30}", "Read-only file system", "['lo']"], (
+        done.stderr
+    )
+    missing = shell.dray("submit", "--image", BASE, "--mount", "/not/there:/x", "s.py")
+    assert missing.returncode == 125
+    assert b"there is no such file or folder on the machine" in missing.stderr
+    assert not Path("/not").exists()
+
+
+def test_strays_of_dead_runs_go_before_the_next_one_starts(shell: Shell, docker: Docker) -> None:
+    shell.write("s.py", "print('next')")
+    assert shell.dray("submit", "--image", BASE, "s.py").returncode == 0
+    machine = next((shell.home / "machine").glob("*/runs")).parent.name
+    mine = ["--label", "dray.run=abcdefghij", "--label", f"dray.machine={machine}"]
+    docker.docker("run", "-d", "--name", "abcdefghij", *mine, BASE, "sleep", "100")
+    docker.docker("run", "-d", "--name", "theirs", "--label", "dray.run=abcdefghik", "--label", "dray.machine=other", BASE, "sleep", "100")  # fmt: skip
+
+    assert shell.dray("submit", "--image", BASE, "s.py").returncode == 0
+
+    assert docker.containers() == ["theirs"]
+    docker.docker("rm", "-f", "theirs")
+
+
+@pytest.mark.slow
+def test_a_log_of_1_gb_is_whole(shell: Shell) -> None:
+    shell.write(
+        "s.py", "import sys\nline = 'x' * 1023 + '\\n'\nfor _ in range(1 << 20): sys.stdout.write(line)\n"
+    )
+    run = shell.detached("--buffered", "--image", BASE, "s.py")
+
+    with shell.start("follow", run) as process:
+        assert process.stdout
+        size = 0
+        while piece := process.stdout.read(1 << 20):
+            size += len(piece)
+            assert not piece.strip(b"x\n")
+    assert size == 1 << 30

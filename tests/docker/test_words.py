@@ -213,7 +213,7 @@ def test_only_what_is_copied_makes_another_image() -> None:
 
 
 def test_the_look_into_an_image_is_read_behind_any_banner() -> None:
-    said = "== NVIDIA ==\ndray-probe-begin\ndray-probe-python python3 3.6.9\ndray-probe-passwd\nroot:x:0:0\ndray-probe-group\nroot:x:0:\ndray-probe-end\n"
+    said = "== NVIDIA ==\ndray-probe-begin\ndray-probe-shell\ndray-probe-python python3 3.6.9\ndray-probe-passwd\nroot:x:0:0\ndray-probe-group\nroot:x:0:\ndray-probe-end\n"
     found = images.read_look(said)
     assert found == {
         "shell": True,

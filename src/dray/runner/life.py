@@ -41,6 +41,7 @@ class Runner:
         self.said.say("host", **machine.facts())
         self.said.state("preparing")
         self.started: float | None = None
+        self._door: dict[str, Any] = {}
         self._log_size: int | None = 0
         self.environ = login.own_environment()
         self.launcher = launcher_for(order, folder, self.number)
@@ -99,7 +100,8 @@ class Runner:
         self.evidence.check(step, getattr(self.launcher, "python", None))
         if self.steps.asked():
             raise environments.Stopped
-        door.keep(self.folder.id, self.launcher.door(step))
+        self._door = self.launcher.door(step)
+        door.keep(self.folder.id, self._door)
         seen = self.steps.run(step, self._begun, lambda: self._watch(step["log"]))
         if "cannot" in seen:
             return _cannot_start(step["argv"][0], seen["cannot"])
@@ -146,8 +148,11 @@ class Runner:
     def _begun(self, report: dict[str, Any]) -> None:
         self.started = report["t"]
         pid = report.get("started") or report.get("pid")
-        self.said.state("running", pid=pid)
-        self.evidence.begin(pid)
+        kept = {"keeper": report["keeper"]} if report.get("keeper") else {}
+        self.said.state("running", pid=pid, **kept)
+        self.evidence.begin(pid, report.get("cgroups"))
+        if report.get("hosts"):
+            door.keep(self.folder.id, dict(self._door, hosts=report["hosts"]))
         limit = seconds(self.spec.get("timeout_s"))
         if limit:
             self.steps.limit(limit, seconds(self.spec.get("grace_s")))

@@ -67,7 +67,7 @@ def _started(folder: RunFolder, number: int) -> float | None:
 
 
 def said_running(folder: RunFolder, number: int) -> tuple[float, int | None] | None:
-    """When the script was started, and as which process, by the runner's own words; None while it was not."""
+    """When the script was started, and as which process of ours, by the runner's own words; None while it was not."""
     try:
         lines = read_regular(os.path.join(folder.streams(number), STATE)).split(b"\n")
     except OSError:
@@ -76,7 +76,7 @@ def said_running(folder: RunFolder, number: int) -> tuple[float, int | None] | N
         try:
             event = json.loads(line.decode())
             if event["type"] == "state" and event["data"]["state"] == "running":
-                pid = event["data"].get("pid")
+                pid = event["data"].get("keeper") or event["data"].get("pid")
                 return float(event["t"]), pid if isinstance(pid, int) and pid > 1 else None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue

@@ -17,12 +17,12 @@ from ..work import Work
 from . import clearing
 from .engines import ContainerFailed, Engine, parsed
 
-_PYTHONS = ("python", "python3")
 _MARK = "dray-probe-"
 _PROBE_S = 120.0
 
 # One look into an image: which Pythons, and who is known there. In the words of any shell.
 _LOOK = """printf '%sbegin\\n'
+[ -x /bin/sh ] && printf '%sshell\\n'
 for p in python python3; do
   command -v $p >/dev/null 2>&1 || continue
   printf '%spython %%s ' $p
@@ -32,7 +32,7 @@ for f in passwd group; do
   printf '%s%%s\\n' $f
   while IFS= read -r line || [ -n "$line" ]; do printf '%%s\\n' "$line"; done 2>/dev/null </etc/$f
 done
-printf '%send\\n'""" % ((_MARK,) * 4)
+printf '%send\\n'""" % ((_MARK,) * 5)
 
 
 class Image:
@@ -86,12 +86,13 @@ def read_look(said: str) -> Dict[str, Any] | None:
     body, ended, _ = rest.partition(_MARK + "end\n")
     if not begun or not ended:
         return None
-    found: Dict[str, Any] = {"shell": True, "python": None, "version": None}
+    found: Dict[str, Any] = {"shell": False, "python": None, "version": None}
     part = ""
     for line in body.splitlines():
         if line.startswith(_MARK):
             words = line[len(_MARK) :].split()
             part = words[0]
+            found["shell"] = found["shell"] or part == "shell"
             # `python` is taken before `python3`, as on a machine; one that cannot tell its version is none.
             if part == "python" and len(words) == 3 and found["python"] is None:
                 found["python"], found["version"] = words[1], words[2]

@@ -15,7 +15,7 @@ import time
 from typing import Any, Dict, List
 
 from ..files import write_all
-from .engines import Answer, telling
+from .engines import Answer, parsed, telling
 from .gpus import explain
 from .words import MISSING
 
@@ -52,8 +52,7 @@ class _Keeper:
         self._is_up = True
         if self._is_to_end:
             self._pass_on()
-        state = self._state() or {}
-        self._tell({"up": {"pid": state.get("Pid") or 0, "name": self._name, "t": time.time()}})
+        self._tell({"up": {**self._seen_up(), "keeper": os.getpid(), "t": time.time()}})
         if self._order.get("secrets"):
             self._feed()
         if self._order.get("bare"):
@@ -125,6 +124,19 @@ class _Keeper:
             if time.monotonic() > deadline:
                 return None
             time.sleep(_AGAIN_S)
+
+    def _seen_up(self) -> Dict[str, Any]:
+        """What others need to know of the container: its first process, its cgroup, the addresses of its ports."""
+        said = parsed(self._ask(["container", "inspect", "--format", "{{json .}}", self._name]).out)
+        if not isinstance(said, dict):
+            return {}
+        networks = (said.get("NetworkSettings") or {}).get("Networks") or {}
+        found = [str((one or {}).get("IPAddress") or "") for one in networks.values()]
+        return {
+            "pid": int((said.get("State") or {}).get("Pid") or 0) or None,
+            "cgroups": [str(said["Id"])] if said.get("Id") else [],
+            "hosts": [address for address in found if address],
+        }
 
     def _feed(self) -> None:
         """Hand the secrets to the shell in the container, which reads them from a pipe."""

@@ -325,7 +325,8 @@ class ContainerLauncher(Launcher):
         step: Dict[str, Any] = {
             "step": "script",
             "argv": [self.engine.program],
-            "env": {},
+            # What the script sees, for whoever measures; the keeper has the engine's.
+            "env": {**one.env, **self.order.granted.variables(self.spec.get("env") or {})},
             "cwd": "/",
             "log": log,
             "mask": mask,
@@ -350,6 +351,19 @@ class ContainerLauncher(Launcher):
         keeper["start"] = one.start(not bare)
         step["keeper"] = keeper
         return step
+
+    def door(self, step: Dict[str, Any]) -> Dict[str, Any]:
+        """By the engine's own way into a container; what a script started so leaves behind ends with the container."""
+        assert self.engine
+        names = [word for name in self.order.secrets for word in ("--env", name)]
+        into = [self.engine.program, "exec", "--interactive", "--workdir", words.CODE, *names]
+        return {
+            "env": {**self.engine.environ, **self.order.secrets},
+            "cwd": "/",
+            "hidden": list(self.order.secrets),
+            "into": [*into, self.folder.id],
+            "into_tty": [*into, "--tty", self.folder.id],
+        }
 
     def _give_gpus(self, one: words.Container) -> None:
         """The leased GPUs and no others. Inside they are numbered anew, so what names them there is the engine's affair."""

@@ -121,7 +121,7 @@ def _whole_log(engine: str) -> List[str]:
     if engine == "podman":
         return ["--log-driver", "k8s-file"]
     words = ["--log-driver", "json-file"]
-    return words if engine == "nerdctl" else [*words, "--log-opt", "max-size=-1"]
+    return words if engine == "nerdctl" else [*words, "--log-opt", "max-size=1000g"]
 
 
 def exports(values: Dict[str, str]) -> bytes:
