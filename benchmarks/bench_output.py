@@ -140,7 +140,7 @@ def _delays(command: list[str], here: World, env: dict[str, str], lines: int) ->
 
 
 def _footprint(quick: bool) -> list[Row]:
-    """Memory and CPU of the script's two ancestors, the guard and the runner, while nobody follows."""
+    """Memory and CPU of all that stands beside the script, while nobody follows: the runner, and what it has started."""
     watched_s = 5.0 if quick else 30.0
     with world() as here:
         script = here.write("silent.py", SILENT)
@@ -151,7 +151,7 @@ def _footprint(quick: bool) -> list[Row]:
         )
         run = submitted.stdout.strip()
         try:
-            pids = _ancestors(_appears(said))
+            pids = _beside(_appears(said))
             time.sleep(1)  # what happens once at the start is not what it costs beside a long run
             before, began = _cpu(pids), time.monotonic()
             time.sleep(watched_s)
@@ -160,7 +160,7 @@ def _footprint(quick: bool) -> list[Row]:
         finally:
             cancel = [DRAY, "cancel", run, "--grace", "1s"]
             subprocess.run(cancel, env=here.env, capture_output=True, check=True)
-    what = "runner and guard beside a silent script"
+    what = "runner, guard and what else is beside a silent script"
     return [
         Row(
             what=f"{what}: memory (PSS)",
@@ -191,10 +191,10 @@ def _appears(path: Path) -> int:
     return int(path.read_text())
 
 
-def _ancestors(pid: int) -> list[int]:
-    """The guard, which is the script's parent, and the runner, which is the guard's."""
-    guard = _parent(pid)
-    return [guard, _parent(guard)]
+def _beside(pid: int) -> list[int]:
+    """The runner, which is the parent of the script's parent, with its children: the guard, and who watches GPUs."""
+    runner = _parent(_parent(pid))
+    return [runner, *map(int, Path(f"/proc/{runner}/task/{runner}/children").read_text().split())]
 
 
 def _parent(pid: int) -> int:

@@ -131,6 +131,22 @@ def test_a_run_goes_on_while_nobody_can_reach_its_machine(world: World, shell: S
     assert shell.dray("logs", run_id).stdout == LINES
 
 
+def test_runs_of_a_forgotten_compute_are_found_under_its_new_name(world: World, shell: Shell) -> None:
+    server = world.known()
+    attached(world, shell, server, "old")
+    shell.write("job.py", "open('outputs/model', 'w').write('weights')")
+    run = json.loads(shell.dray("submit", "-c", "old", "--json", "job.py").stdout)["id"]
+    assert shell.dray("compute", "rm", "old").returncode == 0
+    attached(world, shell, server, "new")
+    assert shell.dray("outputs", run, "--to", "got").returncode != 0
+
+    assert shell.dray("adopt", "new").stdout.decode().split() == [run]
+    assert shell.dray("adopt", "new").stdout == b""
+    assert shell.dray("outputs", run, "--to", "got").returncode == 0
+    assert (shell.folder / "got" / "model").read_text() == "weights"
+    assert json.loads(shell.dray("show", run, "--json").stdout)["compute"] == "new"
+
+
 def test_a_second_client_finds_runs_and_follows_them(world: World, shell: Shell) -> None:
     server = world.known()
     attached(world, shell, server)

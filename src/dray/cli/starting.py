@@ -25,7 +25,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def describes_a_run(compute: str, experiment: str) -> Callable[[F], F]:
     """Add -c, --experiment, --name, --tag, -e, --secret, --timeout, -d and -y; the two words are the help's defaults."""
     options = (
-        click.option("-c", "--compute", metavar="NAME", help=f"Where to run; default: {compute}."),
+        click.option(
+            "-c",
+            "--compute",
+            metavar="NAME",
+            help=f"Where to run; A,B: the first that can start it; default: {compute}.",
+        ),
         click.option(
             "--experiment", metavar="E", help=f"The experiment it belongs to; default: {experiment}."
         ),

@@ -7,7 +7,6 @@ none of this is done, and nothing is started.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from typing import Any
 
@@ -97,6 +96,8 @@ def _said(command: list[str], env: dict[str, str] | None = None) -> str | None:
     program = find_program(command[:1], os.environ.get("PATH", os.defpath))
     if program is None:
         return None
+    import subprocess  # 5 ms that every start would wait for, and nearly none needs
+
     try:
         done = subprocess.run(
             [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

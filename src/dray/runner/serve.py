@@ -21,10 +21,12 @@ from .streams import Reader
 from .trouble import Trouble
 
 if TYPE_CHECKING:
+    from .queue.placing import Placing
     from .reach.line import Line
 
 _SETTLE_EVERY_S = 1.0
 _QUICK_S, _SLOW_S = 0.004, 0.05
+_PLACE_S = 0.2
 _WORTH_A_COPY = 64 * 1024  # below, one write is worth more than the copy that it takes
 
 
@@ -50,6 +52,7 @@ class Server:
         self.receive = receive
         self.out = out
         self.following: dict[str, _Following] = {}
+        self.placing: Placing | None = None
         self.ended = False
         self._lives: list[int] = []
         """A pipe of each run that was started here: it ends with the run, which is then told at once."""
@@ -69,7 +72,7 @@ class Server:
         self.source = source
         self._answer(*first)
         while not self.ended:
-            patience = self._pause if self.following else None
+            patience = self._pause if self.following else _PLACE_S if self.placing else None
             ready = select.select([source, *self._lives], [], [], patience)[0]
             if source in ready:
                 frame = self.receive()
@@ -81,6 +84,7 @@ class Server:
                 if life in ready:
                     os.close(life)
                     self._lives.remove(life)
+            self._tell_place()
             moved = [self._advance(key) for key in list(self.following)]
             # Awake while there is something to see, drowsy when there is not: at most 50 ms late.
             self._pause = _QUICK_S if any(moved) else min(_SLOW_S, self._pause * 1.2)
@@ -126,11 +130,14 @@ class Server:
             layout.check(manifest)
         except layout.BadManifest as trouble:
             raise Trouble("bad-manifest", str(trouble)) from None
+        placing, self.placing = self.placing, None
         try:
-            asked = queue.Asked(spec)
+            asked = placing.asked if placing else queue.Asked(spec)
         except queue.Refused as refused:
             self.send({"refused": refused.code, "text": str(refused)})
             return
+        if placing:
+            placing.hand_over()
         order = Order(header, os.path.join(self.here, "travel"), asked)
         held = gate.enter(self.machine.folder)  # what is here now is here when the runner looks for it
         try:
@@ -145,6 +152,8 @@ class Server:
             self._lives.append(life)
         finally:
             gate.leave(held)
+            if placing:
+                placing.close()
         if answer.get("claimed"):
             answer["machine"] = {"id": self.machine.id, "boot": self.machine.boot}
         self.send(answer)
@@ -423,6 +432,27 @@ class Server:
         path = os.environ.get("PATH", os.defpath)
         self.send({"gpu": examine(self.machine, str(python) if python else None, path)})
 
+    def _op_place(self, header: dict[str, Any]) -> None:
+        from . import queue
+        from .queue.placing import Placing
+
+        if self.placing:
+            self.placing.give_up()
+        try:
+            self.placing = Placing(queue.Asked(header["spec"]))
+        except (queue.Refused, queue.NoDesk) as refused:
+            self.send({"refused": getattr(refused, "code", "no-leases"), "text": str(refused)})
+            return
+        self._tell_place()
+
+    def _tell_place(self) -> None:
+        """What is new of the place that the client holds."""
+        if self.placing is None:
+            return
+        news = self.placing.news()
+        if news is not None:
+            self.send(news)
+
     def _op_gpus(self, header: dict[str, Any]) -> None:
         from .queue.picture import picture
 
@@ -460,7 +490,11 @@ def main(root: str, here: str, first: frames.Frame, source: int = 0, out: int = 
     def receive() -> frames.Frame | None:
         return frames.decode(frames.exact_reader(lambda size: os.read(source, size)))
 
+    server = Server(root, here, receive, out)
     try:
-        Server(root, here, receive, out).main(source, first)
+        server.main(source, first)
     except (BrokenPipeError, frames.BrokenFrame):
         sys.exit(1)
+    finally:
+        if server.placing:
+            server.placing.give_up()

@@ -106,6 +106,12 @@ def check_id(run_id: str) -> None:
         raise UnsafeName("run id", run_id)
 
 
+def move(db: sqlite3.Connection, run_id: str, compute: str) -> None:
+    """Name another compute for it."""
+    query = "UPDATE run SET compute = ?, spec = json_set(spec, '$.compute', ?) WHERE id = ?"
+    db.execute(query, (compute, compute, run_id))
+
+
 def get(db: sqlite3.Connection, run_id: str) -> RunRecord:
     """The run with exactly this id."""
     found = _select(db, "WHERE id = ?", (plain(run_id),))

@@ -98,6 +98,11 @@ class Store:
             if db.execute("DELETE FROM leftover WHERE id = ?", (spec.id,)).rowcount:
                 self._discard(spec.id)
 
+    def move(self, run_id: str, compute: str) -> None:
+        """It is found on `compute` from now on: the same machine under another name."""
+        with self._db.writing() as db:
+            runs.move(db, run_id, compute)
+
     def run(self, run_id: str) -> runs.RunRecord:
         """The run with exactly this id. Raises NoSuchRun."""
         with self._db.reading() as db:

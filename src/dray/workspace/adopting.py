@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def adopt(workspace: Workspace, name: str) -> list[str]:
-    """Take runs that are found on a machine, and that this history does not know, into it; their ids."""
+    """Take runs that are found on a machine, and that this history does not know, into it; their ids.
+
+    Those that it knows from a compute that was forgotten since belong to this one now.
+    """
     target = workspace.target(name)
+    known = workspace.compute_names()
     with workspace.connect(target.name) as connection:
         rows = connection.call({"op": "list"})["runs"]
     taken = []
@@ -25,6 +29,10 @@ def adopt(workspace: Workspace, name: str) -> list[str]:
         try:
             workspace.store.create_run(spec)
         except RunExists:
+            record = workspace.store.run(spec.id)
+            if record.imported is None and record.compute not in known:
+                workspace.store.move(spec.id, target.name)
+                taken.append(spec.id)
             continue
         run = Run(workspace, workspace.store.run(spec.id))
         run.refresh()

@@ -44,7 +44,11 @@ class Compute:
 
     def to_json(self) -> dict[str, Any]:
         """For its file."""
-        options = {name: value for name, value in asdict(self.options).items() if value not in (None, False)}
+        options = {
+            name: value
+            for name, value in asdict(self.options).items()
+            if value is not None and value is not False
+        }
         facts = {"machine": self.machine, "user": self.user, "attached": self.attached}
         return {**self.more, "v": 1, "kind": self.kind, "options": options, **facts}
 

@@ -22,6 +22,7 @@ from dray.workspace.events import Event, Progress, Said
 from dray.workspace.handing_over import hand_over
 from dray.workspace.home import default_home
 from dray.workspace.run import Run
+from dray.workspace.several import first_free, names_of
 from dray.workspace.submission import Plan, Prepared, Submission, header, submission_of
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class Workspace:
         """What a submit would do; starts nothing, stores nothing."""
         from dray.snapshot import plan
 
-        prepared = Prepared(submission, self.target(submission.compute), self.home)
+        prepared = Prepared(submission, self.target(names_of(submission.compute)[0] or None), self.home)
         if submission.torch == "auto" or submission.require_gpu:
             with self.connect(prepared.target.name) as connection:
                 prepared.check_gpus(connection)
@@ -234,14 +235,23 @@ class Workspace:
         from dray.snapshot import nothing, take
 
         tell: _ALL = on or (lambda event: None)
-        target = self.target(submission.compute)
+        hidden = submission.secrets.keys()
+        several = "," in (submission.compute or "")
+        target = self.target(names_of(submission.compute)[0] or None)
         prepared = Prepared(submission, target, self.home)
         self.store  # noqa: B018  # a history that cannot be written is better known before than after
-        # The machine's runner starts while the folder is read.
-        hidden = submission.secrets.keys()
-        connection = ahead.take(target, hidden) or Connection(
-            target.host, target.root, target.python, without=hidden
-        )
+        if several:
+            target, connection = first_free(self, submission, tell, hidden)
+            try:
+                prepared = Prepared(submission, target, self.home)
+            except BaseException:
+                connection.close()
+                raise
+        else:
+            # The machine's runner starts while the folder is read.
+            connection = ahead.take(target, hidden) or Connection(
+                target.host, target.root, target.python, without=hidden
+            )
         # What the snapshot finds among the blobs is not cleared away before the run is where it names them.
         inside = gate.enter(str(self.home))
         try:

@@ -23,6 +23,9 @@ _KEPT = "4h"
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%\[\]\u00a1-\U0010ffff][-A-Za-z0-9_.:%\[\]\u00a1-\U0010ffff]*")
 _USER = re.compile(r"[A-Za-z0-9_\\.][-A-Za-z0-9_.\\$@+]*")
 _PATIENCE_S = 3.0
+# A dead link is noticed in 20 s, and a new connection costs nothing; but not where it costs a person a one-time password.
+_ALIVE = {"ServerAliveInterval": "5", "ServerAliveCountMax": "4"}
+_ALIVE_PRECIOUS = {"ServerAliveInterval": "15", "ServerAliveCountMax": "40"}
 _LINK_PATIENCE_S = 600.0
 
 
@@ -163,7 +166,7 @@ class SshHost(Host):
         if not config.has("connecttimeout"):
             options["ConnectTimeout"] = "10"
         if not config.has("serveraliveinterval", "0"):
-            options |= {"ServerAliveInterval": "15", "ServerAliveCountMax": "4"}
+            options |= _ALIVE_PRECIOUS if self.options.needs_person else _ALIVE
         if not config.has("controlpath"):
             options["ControlPath"] = os.path.join(folder, "%C")
         if not config.has("controlmaster", "false", "no"):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from .asked import Asked, Refused
+from .desk import NoDesk
 from .scheduler import Failed, Scheduler, Stopped, scheduler_for
 
-__all__ = ["Asked", "Failed", "Refused", "Scheduler", "Stopped", "scheduler_for"]
+__all__ = ["Asked", "Failed", "NoDesk", "Refused", "Scheduler", "Stopped", "scheduler_for"]

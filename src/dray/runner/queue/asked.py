@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from . import wants
 from .desk import Desk, NoDesk
@@ -27,6 +27,8 @@ class Asked:
             spec = dict(spec, gpus=None, cpus=None)  # an environment is built without them
         said = spec.get("gpus")
         self.desk: Optional[Desk] = None
+        self.place: Optional[Tuple[int, int]] = None
+        """(number, open file) of a ticket that its client has drawn before."""
         try:
             is_none = said is None or said.get("count") == 0
             self.look = Look((), cores(), None, has_hardware=False) if is_none else look()

@@ -69,6 +69,7 @@ class Leases(Scheduler):
         self._seen = asked.look
         self._seen_at = asked.at
         self._desk = asked.desk or Desk()
+        self._place = asked.place
         self._steps = steps
         self._said = said
         self._ticket = Ticket(0, self._wants, run=str(spec.get("id")), since=time.time())
@@ -83,9 +84,13 @@ class Leases(Scheduler):
     # -- what the runner asks
 
     def enter(self) -> None:
-        """Draw a ticket."""
+        """Draw a ticket, or take over the one that the client has drawn."""
         try:
-            number, self._file = self._desk.draw(self._ticket)
+            if self._place is not None:
+                number, self._file = self._place
+                self._desk.write(self._file, self._ticket)
+            else:
+                number, self._file = self._desk.draw(self._ticket)
         except (NoDesk, OSError) as trouble:
             raise _failed(trouble) from None
         self._ticket = self._ticket._replace(number=number)
