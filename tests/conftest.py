@@ -18,6 +18,7 @@ settings.load_profile("dray")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tier as well")
+    parser.addoption("--gigabytes", type=float, default=2.0, help="of the very large output (tests/ssh)")
     parser.addoption("--drills", type=int, default=20, help="how many drills of the slow tier (tests/ssh)")
 
 

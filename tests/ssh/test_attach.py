@@ -257,6 +257,28 @@ def test_a_key_file_is_looked_at_and_means_the_same_in_every_folder(world: World
     assert shell.dray("compute", "check", "box").returncode == 0  # it is as it was
 
 
+def test_a_key_is_tried_even_where_a_connection_is_kept(world: World, shell: Shell) -> None:
+    server = world.known()
+    world.client.configure(f'IdentityFile "{world.client.key}"\n')
+    attached(shell, server)
+    world.client.configure("")  # where the key that fits is named no more
+    stranger = world.client.new_key("stranger")
+    done = shell.dray("attach", "vm", "other", *address(server), "--identity-file", str(stranger))
+
+    assert done.returncode == 1
+    assert b"does not let you in" in done.stderr or b"it asks" in done.stderr
+
+
+def test_who_says_no_to_a_host_key_is_told_that_nothing_was_sent(world: World, shell: Shell) -> None:
+    server = world.server()
+    with shell.terminal("attach", "vm", "box", *address(server), columns=200) as terminal:
+        terminal.until(b"[yes/no]")
+        terminal.press(b"no\n")
+        assert terminal.ended() == 1
+    assert b"nothing was sent" in terminal.seen
+    assert b"nobody to ask" not in terminal.seen
+
+
 def test_a_second_name_that_means_another_machine_now_is_told(world: World, shell: Shell) -> None:
     one, other = world.known(), world.known()
     world.client.configure(f'IdentityFile "{world.client.key}"\n')

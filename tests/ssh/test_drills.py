@@ -5,6 +5,7 @@ The slow ones are 20 with a million lines each; `--drills N` makes it another nu
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -131,6 +132,54 @@ def drill(
     wait_until(lambda: not _left(server, run["id"]), server.log)
 
 
+LARGE = """
+import hashlib, os, sys
+seen = hashlib.sha256()
+with open("outputs/weights", "wb") as file:
+    for i in range(int(sys.argv[1])):
+        piece = os.urandom(1 << 16) * 16
+        seen.update(piece)
+        file.write(piece)
+print(seen.hexdigest())
+"""
+
+
+def fetched(world: World, shell: Shell, rng: random.Random, megabytes: int, troubles: list[Trouble]) -> None:
+    """A large output, fetched over a link with those troubles; killed clients are followed by others."""
+    server = world.far()
+    attached(world, shell, server)
+    shell.write("large.py", LARGE)
+    with shell.start("submit", "-c", "box", "large.py", str(megabytes)) as process:
+        digest = process.communicate(timeout=LONGEST_S)[0].decode().strip()
+    to = world.folder / "fetched"
+    words = ("outputs", "@last", "--to", str(to))
+    client = Client(shell, world.folder / "out", *words)
+    for number, trouble in enumerate(troubles):
+        due = (number + 1) * (megabytes << 20) // (len(troubles) + 1)
+        _wait_for_bytes(to, due, client)
+        trouble(server, client, rng, 6.0)
+        if client.was_killed:
+            client = Client(shell, world.folder / "out", *words)
+
+    assert client.process.wait(LONGEST_S) == 0, client.said()
+    with (to / "weights").open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == digest
+    assert os.listdir(to) == ["weights"]  # nothing is left of the parts
+
+
+def _wait_for_bytes(folder: Path, due: int, client: Client) -> None:
+    wait_until(lambda: _size_of(folder) >= due or client.process.poll() is not None, client.said, LONGEST_S)
+    assert client.process.poll() is None, client.said()  # else it was not in the middle
+
+
+def _size_of(folder: Path) -> int:
+    """Of all in it, parts included."""
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(folder))
+    except FileNotFoundError:
+        return 0
+
+
 def _left(server: Server, run_id: str) -> list[int]:
     """Processes of the run."""
     found = []
@@ -152,7 +201,21 @@ def test_a_run_of_many_troubles_is_what_it_would_have_been(world: World, shell: 
     drill(world, shell, rng, troubles, (60_000, 6_000, 6.0), 2.5)
 
 
+def test_a_large_output_survives_a_killed_client_and_a_broken_link(world: World, shell: Shell) -> None:
+    fetched(world, shell, random.Random(), 200, [connections_reset, client_killed])
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_very_large_output_survives_every_trouble(
+    world: World, shell: Shell, pytestconfig: pytest.Config
+) -> None:
+    megabytes = int(pytestconfig.getoption("--gigabytes") * 1024)
+    fetched(world, shell, random.Random(), megabytes, [*TROUBLES, link_cut, connections_reset])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_drills_at_random_moments_lose_and_double_nothing(
     world: World, shell: Shell, drill_number: int
 ) -> None:

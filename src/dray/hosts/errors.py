@@ -63,7 +63,9 @@ class HostKeyUnknown(WayBarred):
         of = f"the host key of {printable(about)}" if about else "its host key"
         super().__init__(
             f"{where} is not known yet",
-            why=f"{of}{shown} was never confirmed, and there is nobody to ask",
+            why=f"{of}{shown} was never confirmed, and there is nobody to ask"
+            if shown
+            else "its host key was not confirmed, so nothing was sent",
             hint=f"dray compute check {name} --accept-new    (compare the fingerprint first)",
         )
 

@@ -164,8 +164,9 @@ def named(workspace: Workspace, name: str) -> Compute:
 class _Reaching:
     """One attempt to reach a machine for the first time, or in a new way; answers what the login asks."""
 
-    def __init__(self, workspace: Workspace, compute: Compute, login: Login) -> None:
+    def __init__(self, workspace: Workspace, compute: Compute, login: Login, *, is_new: bool) -> None:
         self._workspace = workspace
+        self._is_new = is_new
         self._login = login
         self._secrets = LoginSecrets(workspace.home)
         self._said: set[str] = set()
@@ -177,7 +178,8 @@ class _Reaching:
 
     def reach(self, compute: Compute) -> tuple[Compute, dict[str, Any]]:
         """Who answers, and the compute as it is to be written down. Finds another Python where `python3` does not do."""
-        if self._login.password is not None or self._login.passphrase is not None:
+        says_how = self._login.password is not None or self._login.passphrase is not None
+        if says_how or (self._is_new and compute.options.identity_file):
             self._target.host.hang_up()  # over a kept connection nothing would be asked, and a wrong secret believed
         if compute.options.host_python == BY_UV:
             python, version = bring_python(self._target.host, compute.options.folder)
@@ -298,7 +300,7 @@ def _here(workspace: Workspace, compute: Compute, *, was_there: bool) -> Attache
 def _reach(
     workspace: Workspace, compute: Compute, login: Login, *, was_there: bool, write: bool = True
 ) -> Attached:
-    reaching = _Reaching(workspace, compute, login)
+    reaching = _Reaching(workspace, compute, login, is_new=not was_there)
     compute, machine = reaching.reach(compute)
     found = Attached(compute, machine, was_there, notes=[*reaching.keep(), *_about_logout(machine)])
     found.same_as = [one.name for one in same_machine(workspace, compute) if one.name != compute.name]
