@@ -14,8 +14,11 @@
  *   N.peak MICROSECONDS PERCENT                          utilisation samples of the whole GPU
  *   N.account PID PERCENT PEAKBYTES MILLISECONDS
  *   N.mig UUID TOTAL USED NAME...                        an instance; `N.mig_mode 1` alone: cut up, without any
+ *   reap 1                                               processes that have ended are not listed, as with a real driver
  *   hang CALL SECONDS                                    the driver does not answer for so long
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,6 +396,10 @@ static int processes(Device device, const char *what, unsigned *count, struct pr
     lines(key, add_process, rows);
     snprintf(key, sizeof key, "%d.gone", device->index);
     lines(key, drop_process, rows);
+    if (value("reap"))
+        for (unsigned at = 0; at < rows->count; at++)
+            if (kill((pid_t)rows->row[at].pid, 0) && errno == ESRCH)
+                rows->row[at--] = rows->row[--rows->count];
     if (rows->count > (to ? *count : 0))
         code = INSUFFICIENT_SIZE;
     else if (to)

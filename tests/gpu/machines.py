@@ -17,4 +17,13 @@ class Machine(World):
 
     @property
     def env(self) -> dict[str, str]:
-        return {**super().env, **self.driver.environ()}
+        return {**super().env, **self.driver.environ(), "DRAY_LEASES": str(self.leases)}
+
+    @property
+    def leases(self) -> Path:
+        """The folder of this machine's leases, and of no other test's."""
+        folder = self.home.parent / "leases"
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(0o1777)
+        return folder

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dray.runner.gpu import amd
+from dray.runner.gpu.shown import visible
 from tests.gpu.fake import A100, GIB, FakeNvml
 from tests.workspace.worlds import World, wait_until
 
@@ -152,12 +153,12 @@ def test_where_shares_are_not_told_and_others_are_there_nothing_is_claimed(
     world: World, driver: FakeNvml
 ) -> None:
     driver.k80()
-    driver.says("0.error nvmlDeviceGetProcessUtilization 3", f"0.process {os.getpid()} {GIB}")
+    driver.says("0.error nvmlDeviceGetProcessUtilization 3")
     world.write(
         "train.py",
         ACTS
         + f"""
-driver(f"0.process {{me}} {GIB}", "0.util 60")
+driver(f"0.process {{me}} {GIB}", "0.process {os.getpid()} {GIB}", "0.util 60")
 time.sleep(0.7)
 """,
     )
@@ -169,21 +170,47 @@ time.sleep(0.7)
     assert gpu["used_gpu_h"] is None and gpu["mean_utilisation"] is None
 
 
-@pytest.mark.parametrize(
-    ("told", "reason"), [("", "CUDA_VISIBLE_DEVICES is empty"), ("7", "names none of the GPUs")]
-)
-def test_a_run_that_may_see_no_gpu_is_told_what_hides_them(
-    world: World, driver: FakeNvml, told: str, reason: str
-) -> None:
+def test_a_run_that_may_see_no_gpu_is_told_what_hides_them(world: World, driver: FakeNvml) -> None:
     driver.gpu()
     world.write("a.py", "print(1)")
 
-    said = world.dray("submit", "-e", f"CUDA_VISIBLE_DEVICES={told}", "a.py")
+    said = world.dray("submit", "-e", "CUDA_VISIBLE_DEVICES=", "a.py")
 
     gpu = _gpu(world)
-    assert gpu["verdict"] == "NOT-VISIBLE"
-    assert reason in gpu["reason"]
+    assert (gpu["verdict"], gpu["reason"]) == ("NOT-VISIBLE", "CUDA_VISIBLE_DEVICES is empty")
     assert "next: look for what sets CUDA_VISIBLE_DEVICES" in said.err
+
+
+def test_a_run_that_asked_for_no_gpu_has_a_word_for_it(world: World, driver: FakeNvml) -> None:
+    driver.gpu()
+
+    said = world.dray("submit", "--gpus", "0", "--", "true")
+
+    assert _gpu(world)["verdict"] == "NOT-REQUESTED"
+    assert "gpu: NOT-REQUESTED" in said.err
+
+
+@pytest.mark.parametrize(
+    ("told", "seen"),
+    [
+        (None, None),
+        ("0", ["GPU-a"]),
+        ("1,0", ["GPU-b", "GPU-a"]),
+        ("1,7,0", ["GPU-b"]),
+        ("GPU-b", ["GPU-b"]),
+        ("GPU", []),
+        ("MIG-1", ["MIG-1"]),
+        ("-1", []),
+        ("", []),
+    ],
+)
+def test_cudas_variable_is_read_as_cuda_reads_it(told: str | None, seen: list[str] | None) -> None:
+    machine = {"devices": [{"uuid": "GPU-a", "mig": [{"uuid": "MIG-1"}]}, {"uuid": "GPU-b"}]}
+
+    found, why = visible(told, machine)
+
+    assert found == seen
+    assert (why is None) == (seen != [])
 
 
 def test_only_the_gpus_that_a_run_sees_are_measured(world: World, driver: FakeNvml) -> None:
@@ -193,7 +220,7 @@ def test_only_the_gpus_that_a_run_sees_are_measured(world: World, driver: FakeNv
         "a.py", ACTS + 'driver(f"1.process {me} 1048576", f"1.share {me} {now()} 30")\ntime.sleep(1.2)'
     )
 
-    world.dray("submit", "-e", "CUDA_VISIBLE_DEVICES=GPU-second", "a.py")
+    world.dray("submit", "--gpus", "GPU-second", "a.py")
 
     gpu = _gpu(world)
     assert gpu["verdict"] == "USED"
@@ -219,7 +246,7 @@ def test_a_cpu_build_is_named(world: World, driver: FakeNvml) -> None:
     said = world.dray("submit", "-e", f"PYTHONPATH={world.project / 'lib'}", "a.py")
 
     assert _gpu(world)["verdict"] == "CPU-BUILD"
-    assert "torch 2.9.0+cpu was built without CUDA" in said.err
+    assert "torch 2.9.0+cpu in the run's Python was built without CUDA" in said.err
     assert "next: name a GPU build of it for CUDA 12.8 or older" in said.err
 
 

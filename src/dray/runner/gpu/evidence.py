@@ -21,6 +21,7 @@ from .watch import Watch
 
 _DRIVER_S = 20.0
 _LADDER_S = 180.0
+_SHORT_S = 4.0
 
 
 class NoGpu(Exception):
@@ -154,8 +155,10 @@ class Evidence:
         found = self._verdict(duration_s)
         if found["verdict"] != verdict.VISIBLE_NOT_USED or self._frameworks:
             return found
-        if self._python:  # nothing was loaded for long enough to be seen: what does the run's Python have?
-            self._frameworks = frameworks.of_python(self._python, self._step.get("env") or {})
+        # Too short to see what it loaded: then what its Python has is the next best.
+        if self._python and (duration_s or 0.0) < _SHORT_S:
+            there = frameworks.of_python(self._python, self._step.get("env") or {})
+            self._frameworks = [dict(one, loaded=False) for one in there]
         return self._verdict(duration_s)
 
     def refuse(self, found: Dict[str, Any], state: str, why: Dict[str, Any]) -> Tuple[str, Dict[str, Any]]:

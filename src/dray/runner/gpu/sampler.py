@@ -30,7 +30,7 @@ _SHARE_OF_A_CORE = 0.004
 _LINES_PER_AGE = 600
 _LINGER_S = 1.5
 _MOST_OPEN = 64
-_FRAMEWORKS_AT_S = (1.0, 3.0, 10.0, 60.0, 600.0)
+_FRAMEWORKS_AT_S = (0.3, 0.7, 1.5, 3.0, 10.0, 60.0, 600.0)
 
 
 class Sampler:

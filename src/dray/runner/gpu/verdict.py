@@ -102,7 +102,8 @@ def _build(seen: Seen) -> Optional[Tuple[str, str]]:
     """The third: the framework was built for GPUs."""
     if seen.frameworks and all(one.get("cuda") is None and not one.get("hip") for one in seen.frameworks):
         named = ", ".join("%s %s" % (one["name"], one["version"]) for one in seen.frameworks)
-        return CPU_BUILD, "%s was built without CUDA" % named
+        where = "" if seen.frameworks[0].get("loaded", True) else " in the run's Python"
+        return CPU_BUILD, "%s%s was built without CUDA" % (named, where)
     return None
 
 
