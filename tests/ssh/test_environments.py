@@ -81,3 +81,38 @@ def test_a_build_that_fails_says_why_in_one_sentence(world: World, shell: Shell,
     assert b"Because " in done.stderr
     assert b"apple" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_machine_without_an_index_gets_its_packages_along(world: World, shell: Shell, index: Index) -> None:
+    server = world.far()  # its loopback is another one
+    attached(world, shell, server)
+    shell.write("requirements.txt", "pear\n")
+    shell.write("train.py", SCRIPT)
+    address = f"http://ana:ind3x-w0rd@{index.where}/simple"
+    words = ("submit", "-c", "box", "--index-url", address)
+    alone = shell.dray(*words, "train.py", env={"UV_HTTP_RETRIES": "0"})
+    together = shell.dray(*words, "--offline-host", "train.py")
+    asked = len(index.asked)
+    again = shell.dray(*words, "--offline-host", "train.py")
+
+    assert alone.returncode != 0
+    assert together.returncode == 0, together.stderr.decode()
+    assert together.stdout.startswith(b"1.0 ")
+    assert again.returncode == 0
+    assert len(index.asked) == asked
+    for root in (str(server.home), str(world.client.dray_home)):
+        assert not [path for path, data in texts_below(root) if b"ind3x-w0rd" in data]
+
+
+def test_what_cannot_be_sent_along_says_so(world: World, shell: Shell, index: Index) -> None:
+    server = world.known()
+    attached(world, shell, server)
+    shell.write("train.py", SCRIPT)
+    shell.write("requirements.txt", "no-such-thing\n")
+    address = f"http://ana:ind3x-w0rd@{index.where}/simple"
+    done = shell.dray("submit", "-c", "box", "--offline-host", "--index-url", address, "train.py")
+
+    assert done.returncode == 125
+    assert b"could not be gathered here" in done.stderr
+    assert b"no-such-thing was not found" in done.stderr
+    assert b"ind3x-w0rd" not in done.stderr

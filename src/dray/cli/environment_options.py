@@ -69,6 +69,11 @@ def names_an_environment(command: F) -> F:
             multiple=True,
             help="And from this page or folder of files; may be repeated.",
         ),
+        click.option(
+            "--offline-host",
+            is_flag=True,
+            help="The machine reaches no index: resolve and download here, and send the packages along.",
+        ),
     )
     for option in reversed(options):
         command = option(command)

@@ -24,6 +24,7 @@ DrayError
 ├── NotAPython         what --python names is none
 ├── NoTorchBuild       no build of PyTorch fits the driver
 ├── WouldNotUseGpu     what is to be installed would leave the GPU alone, and one is required
+├── OfflineHost        the packages for a machine without an index could not be had here
 ├── ScriptLeftOut      an ignore rule keeps the script here
 ├── WholeFileSystem    the code folder would be `/`
 └── BadScript          the script's kind cannot be started
@@ -357,4 +358,16 @@ class ScriptLeftOut(UsageError):
             f"the script `{printable(script)}` does not travel",
             why=f"left out by {printable(rule)}" if rule else "it was gone when the folder was read",
             hint=f"a later line `!/{printable(script)}` in the ignore file brings it back" if rule else None,
+        )
+
+
+class OfflineHost(DrayError):
+    """The packages for a machine without an index could not be had here."""
+
+    code = "offline-host"
+    exit_code = 125
+
+    def __init__(self, where: str, why: str, hint: str | None) -> None:
+        super().__init__(
+            f"the packages for {printable(where)} could not be gathered here", why=printable(why), hint=hint
         )

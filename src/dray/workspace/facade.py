@@ -273,13 +273,40 @@ class Workspace:
                 tell(Said(line))
             for note in choice.notes:
                 tell(Said(note))
-            beside = {"credentials": dict(choice.credentials)} if choice.credentials else {}
-            return hand_over(self, target, spec, snapshot, connection, submission.secrets, tell, beside)
+            beside: dict[str, Any] = {"credentials": dict(choice.credentials)} if choice.credentials else {}
+            files = self._gathered(submission, spec, connection, beside, tell)
+            return hand_over(
+                self, target, spec, snapshot, connection, submission.secrets, tell, beside, files
+            )
         except BaseException:
             connection.close()
             raise
         finally:
             gate.leave(inside)
+
+    def _gathered(
+        self,
+        submission: Submission,
+        spec: RunSpec,
+        connection: Connection,
+        beside: dict[str, Any],
+        tell: _ALL,
+    ) -> dict[str, Path]:
+        """For a machine without an index: the wheels that go along, named in `beside`."""
+        if not submission.offline_host or spec.environment is None:
+            return {}
+        from dray.workspace.offline import gather
+
+        found = gather(
+            self.home,
+            connection,
+            spec.environment,
+            beside.get("credentials") or {},
+            lambda what, done, total: tell(Progress(what, done, total)),
+            refresh=spec.refresh,
+        )
+        beside["wheels"] = found.wheels
+        return found.files
 
     def prepare(self, compute: str | None = None, *, on: _ALL | None = None, **fields: Any) -> Run:
         """Make an environment ready ahead: `ws.prepare("gpu1", environment="requirements.txt")`. Returns while it is made.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, NotStarted
@@ -33,10 +34,12 @@ def hand_over(
     secrets: Mapping[str, str],
     tell: Callable[[Event], None],
     beside: Mapping[str, Any] | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Run:
     """Write the new run into the history and bring it to its machine. `connection` is the run's when this returns.
 
-    `beside` is what else the submit says of the environment, and no spec may hold: docs/design.md, "The wire".
+    `beside` is what else the submit says of the environment, and no spec may hold: docs/design.md, "The wire"; `files` are
+    contents that it names, by digest.
     """
     from dray.workspace.run import Run
 
@@ -47,7 +50,8 @@ def hand_over(
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):
         store.create_run(spec)
-        handing = _HandingOver(workspace, target, spec, snapshot, tell, beside or {})
+        along = Along(workspace.home, target, spec, files or {}, lambda text: tell(Said(text)))
+        handing = _HandingOver(workspace, target, spec, snapshot, tell, beside or {}, along)
         trouble = handing.over(connection, secrets)
     record = store.run(spec.id)
     if trouble is None:
@@ -67,6 +71,7 @@ class _HandingOver:
         snapshot: Snapshot,
         tell: Callable[[Event], None],
         beside: Mapping[str, Any],
+        along: Along,
     ) -> None:
         self._workspace = workspace
         self._store = workspace.store
@@ -75,7 +80,7 @@ class _HandingOver:
         self._snapshot = snapshot
         self._tell = tell
         self._beside = beside
-        self._along = Along(workspace.home, target, spec, {}, lambda text: tell(Said(text)))
+        self._along = along
 
     def over(self, connection: Connection, secrets: Mapping[str, str]) -> BaseException | None:
         """Bring spec and code there. Returns what went wrong too late to stop the run; raises NotStarted otherwise.

@@ -105,6 +105,7 @@ def _pythons() -> Iterator[Answer]:
         "conda": pythons.find_conda(environ),
         "libc": pythons.libc(),
         "platform": os.uname().machine,
+        "own": pythons.own_version(),
     }
     yield found, b""
 
