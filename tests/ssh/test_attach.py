@@ -257,6 +257,23 @@ def test_a_key_file_is_looked_at_and_means_the_same_in_every_folder(world: World
     assert shell.dray("compute", "check", "box").returncode == 0  # it is as it was
 
 
+def test_a_broken_file_of_one_compute_hides_no_other_and_can_be_removed(shell: Shell) -> None:
+    folder = Path(shell.env["DRAY_HOME"]) / "computes"
+    folder.mkdir(parents=True)
+    (folder / "good.compute").write_text('{"v": 1, "kind": "vm", "options": {"address": "10.0.0.5"}}')
+    (folder / "bad.compute").write_text("{")
+    listed = shell.dray("compute", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert b"10.0.0.5" in listed.stdout
+    assert b"broken" in listed.stdout
+    assert shell.dray("submit", "-c", "bad", "--", "true").returncode != 0
+    assert b"cannot be read" in shell.dray("compute", "check", "bad").stderr
+    assert b"cannot be read" in shell.dray("doctor").stdout
+
+    assert shell.dray("compute", "rm", "bad").returncode == 0
+    assert b"bad" not in shell.dray("compute", "list").stdout
+
+
 def test_a_key_is_tried_even_where_a_connection_is_kept(world: World, shell: Shell) -> None:
     server = world.known()
     world.client.configure(f'IdentityFile "{world.client.key}"\n')

@@ -84,9 +84,22 @@ class Computes:
         """Second name -> name."""
         found = {}
         for name in self.names():
-            alias = self._read(name).get("alias")
+            try:
+                alias = self._read(name).get("alias")
+            except BrokenCompute:
+                continue  # one that cannot be read must not hide the others
             if isinstance(alias, str):
                 found[name] = alias
+        return found
+
+    def broken(self) -> dict[str, str]:
+        """Name -> why its file cannot be read."""
+        found = {}
+        for name in self.names():
+            try:
+                self.get(name)
+            except BrokenCompute as trouble:
+                found[name] = trouble.why or trouble.what
         return found
 
     def get(self, name: str) -> Compute | None:
@@ -101,9 +114,9 @@ class Computes:
         raise BrokenCompute(name, self._folder / f"{name}{_END}", "its aliases go round in circles")
 
     def all(self) -> list[Compute]:
-        """All computes, without their second names."""
-        aliases = self.aliases()
-        return [found for name in self.names() if name not in aliases and (found := self.get(name))]
+        """All computes that can be read, without their second names."""
+        left_out = {*self.aliases(), *self.broken()}
+        return [found for name in self.names() if name not in left_out and (found := self.get(name))]
 
     def put(self, compute: Compute) -> None:
         """Write it down, whole or not at all."""

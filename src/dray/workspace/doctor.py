@@ -31,8 +31,8 @@ def examine(workspace: Workspace, compute: str | None = None) -> list[Finding]:
 
 def check_compute(workspace: Workspace, name: str) -> list[Finding]:
     """Reachable, who, what is there, how much room."""
-    name = workspace.target(name).name
     try:
+        name = workspace.target(name).name
         described = workspace.describe(name)
         machine = described["machine"]
     except DrayError as trouble:

@@ -153,10 +153,16 @@ class Workspace:
 
     def list_computes(self) -> list[dict[str, Any]]:
         """All computes, as far as it is known without asking them."""
-        aliases, default = self.computes.aliases(), self.target().name
+        aliases, broken = self.computes.aliases(), self.computes.broken()
+        default = os.environ.get("DRAY_COMPUTE") or self.computes.default()
+        default = aliases.get(default, default)
         found = []
         for name in self.compute_names():
-            if name not in aliases:
+            if name in broken:
+                found.append(
+                    {"name": name, "kind": "broken", "where": broken[name], "aliases": [], "default": name == default}
+                )  # fmt: skip
+            elif name not in aliases:
                 target = self.target(name)
                 also = [alias for alias, meant in aliases.items() if meant == name]
                 found.append(

@@ -26,6 +26,9 @@ def remove(workspace: Workspace, name: str, *, purge: bool, gone: bool = False) 
     if name in workspace.computes.aliases():
         workspace.computes.drop(name)
         return ["it was a second name"]
+    if name in workspace.computes.broken():
+        workspace.computes.drop(name)
+        return ["its file could not be read; attach it again, and its runs are found: dray adopt NAME"]
     there = named(workspace, name)
     if there.kind in HERE:
         return _forget_here(workspace, there, purge=purge)
