@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Tuple, TypeVar
 
 from ..environments import BuildFailed
 from ..environments.pythons import find_program
@@ -103,17 +103,17 @@ def kind_of(program: str) -> str:
     return next((known for known in KNOWN if known in name), "docker")
 
 
-def find(wanted: str | None, environ: Dict[str, str]) -> Engine:
-    """The engine that was asked for, or the first there is. Raises ContainerFailed."""
+def find(wanted: str | None, environ: Dict[str, str]) -> List[Engine]:
+    """The engine that was asked for, or those that there are, the best first. Raises ContainerFailed."""
     path = environ.get("PATH", os.defpath)
     if wanted and "/" in wanted:
         if os.access(wanted, os.X_OK):
-            return Engine(wanted, environ)
+            return [Engine(wanted, environ)]
         raise ContainerFailed("no-engine", "the container engine `%s` is not on this machine" % wanted)
-    for name in [wanted] if wanted else KNOWN:
-        program = find_program([name], path)
-        if program:
-            return Engine(program, environ)
+    programs = [find_program([name], path) for name in ([wanted] if wanted else KNOWN)]
+    found = [Engine(program, environ) for program in programs if program]
+    if found:
+        return found
     if wanted:
         there = [name for name in KNOWN if find_program([name], path)]
         more = "; there is %s" % ", ".join(there) if there else ""
@@ -264,3 +264,19 @@ def met(engine: Engine, info: Answer, place: Answer) -> Facts:
             "a container there could not see them" % (facts.name, os.uname().nodename),
         )
     return facts
+
+
+Met = TypeVar("Met")
+
+
+def first_that_answers(found: List[Engine], meet: Callable[[Engine], Met]) -> Tuple[Engine, Met]:
+    """What `meet` gives of the first that answers: a docker that is installed and does not run is no reason against podman."""
+    troubles = []
+    for engine in found:
+        try:
+            return engine, meet(engine)
+        except ContainerFailed as trouble:
+            troubles.append(trouble)
+            if trouble.kind != "no-engine" or engine.environ.get("DOCKER_HOST"):
+                break  # somebody has said which one is meant
+    raise troubles[0]

@@ -51,9 +51,10 @@ class ContainerLauncher(Launcher):
 
     def make_ready(self, work: Work) -> None:
         """Have an engine that is here, the image, and the container's command line."""
-        self.engine = engines.find(self.wish.get("engine"), work.environ)
         name = self._wanted_image()
-        found = self._meet(self.engine, name)
+        self.engine, found = engines.first_that_answers(
+            engines.find(self.wish.get("engine"), work.environ), lambda engine: self._meet(engine, name)
+        )
         self._check_gpus()
         self._leave_a_trace()
         strays.sweep(self.engine, work.machine)

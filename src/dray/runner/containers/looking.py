@@ -42,8 +42,7 @@ def login_environment(setup: str | None) -> Dict[str, str]:
 def look(wanted: str | None, environ: Dict[str, str]) -> Dict[str, Any]:
     """For the answer to a client: the engine's kind, version, ways; or `trouble`, with its `code`."""
     try:
-        engine = engines.find(wanted, environ)
-        facts = meet(engine)
+        engine, facts = engines.first_that_answers(engines.find(wanted, environ), meet)
     except ContainerFailed as trouble:
         return {"trouble": str(trouble), "code": trouble.kind}
     found = {

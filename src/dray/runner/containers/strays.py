@@ -36,7 +36,7 @@ def trace(engine: Engine, run: str) -> Dict[str, Any]:
     kept = {
         name: value
         for name, value in engine.environ.items()
-        if name in _VARIABLES or name.startswith(("DOCKER_", "CONTAINER_", "CONTAINERD_"))
+        if name in _VARIABLES or name.startswith(("DOCKER_", "CONTAINER"))
     }
     return {"engine": engine.program, "name": run, "env": kept}
 
