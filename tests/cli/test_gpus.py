@@ -40,6 +40,9 @@ def test_a_run_sees_what_it_holds_and_nothing_else(shell: Shell, driver: FakeNvm
     assert _asked(shell, "--gpus", "all").count("GPU-") == 2
     assert _asked(shell, "--gpus", "0", "-e", f"CUDA_VISIBLE_DEVICES={B}") == "-1"
     assert _asked(shell, "--gpus", "1", "-e", "CUDA_VISIBLE_DEVICES=") == ""
+    assert _asked(shell, "--gpus", "2", "-e", "CUDA_VISIBLE_DEVICES=1") == "1"
+    for name in ("1", "0,1", B, B[:8], B.lower()):
+        assert _asked(shell, "--gpus", "0,", "-e", f"CUDA_VISIBLE_DEVICES={name}").startswith("GPU-a")
 
 
 def test_without_gpus_a_run_gets_the_default(shell: Shell, driver: FakeNvml) -> None:
@@ -48,9 +51,22 @@ def test_without_gpus_a_run_gets_the_default(shell: Shell, driver: FakeNvml) -> 
     assert _asked(shell) == "-1"
 
 
+def test_the_users_own_choice_in_the_shell_counts(shell: Shell, driver: FakeNvml) -> None:
+    shell.env["CUDA_VISIBLE_DEVICES"] = "1"
+    assert _asked(shell) == B
+    assert _asked(shell, "--gpus", "0,").startswith("GPU-a")
+    shell.env["CUDA_VISIBLE_DEVICES"] = "9"  # of another machine
+    assert _asked(shell).startswith("GPU-a")
+    shell.env["CUDA_VISIBLE_DEVICES"] = ""
+    assert _asked(shell) in ("", "-1")
+
+
 def test_a_machine_without_gpus_hides_nothing(shell: Shell) -> None:
     shell.write("seen.py", SEEN)
     assert _asked(shell, "-e", "CUDA_VISIBLE_DEVICES=mine") == "mine"
+    shell.dray("compute", "update", "local", "--default-gpus", "0")
+    assert _asked(shell, "-e", "CUDA_VISIBLE_DEVICES=mine") == "mine"
+    assert _asked(shell, "--gpus", "0", "-e", "CUDA_VISIBLE_DEVICES=mine") == "-1"
 
 
 def test_a_run_that_waits_says_for_what_and_who_has_it(shell: Shell, driver: FakeNvml) -> None:

@@ -57,7 +57,8 @@ class FakeNvml:
 
     def environ(self) -> dict[str, str]:
         """What has to stand in the environment of whoever asks the driver."""
-        return {"DRAY_NVML": str(library()), "DRAY_FAKE_NVML": str(self.file)}
+        leases = str(self.file.with_name("leases"))  # the GPUs are this test's alone, so is the queue
+        return {"DRAY_NVML": str(library()), "DRAY_FAKE_NVML": str(self.file), "DRAY_LEASES": leases}
 
     def says(self, *lines: str) -> None:
         with self.file.open("a") as file:

@@ -29,7 +29,7 @@ def describes_a_run(compute: str, experiment: str) -> Callable[[F], F]:
             "-c",
             "--compute",
             metavar="NAME",
-            help=f"Where to run; A,B: the first that can start it; default: {compute}.",
+            help=f"Where to run; default: {compute}.",
         ),
         click.option(
             "--experiment", metavar="E", help=f"The experiment it belongs to; default: {experiment}."

@@ -48,7 +48,7 @@ class SubmitCommand(click.Command):
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
-@describes_a_run("$DRAY_COMPUTE, else local", "the folder's name")
+@describes_a_run("$DRAY_COMPUTE, else local; A,B: the first that can start it", "the folder's name")
 @click.option("--dir", "folder", metavar="D", help="The code folder; default: the project around the script.")
 @names_an_environment
 @with_gpus

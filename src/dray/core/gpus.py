@@ -54,8 +54,11 @@ class Wish:
         """Nothing is said of GPUs."""
         return self.gpus is None and not self.gpu_memory and not self.share
 
-    def asked(self, default: int | None, compute: str) -> dict[str, Any]:
-        """For RunSpec. `default`: what that compute gives to who says nothing; None: its machine knows."""
+    def asked(self, default: int | None, compute: str, visible: str | None = None) -> dict[str, Any]:
+        """For RunSpec. `default`: what that compute gives to who says nothing; None: its machine knows.
+
+        `visible` is the CUDA_VISIBLE_DEVICES of the user's own shell, where the run would inherit it.
+        """
         if self.gpu_ids not in (None, "uuid", "index"):
             raise UsageError(
                 f"`{printable(str(self.gpu_ids))}` is no way to name GPUs", why="it is `uuid` or `index`"
@@ -64,7 +67,7 @@ class Wish:
             raise UsageError("a run needs at least one core")
         found: dict[str, Any]
         if self.is_silent:
-            found = {"count": default, "default": compute}
+            found = _silent(default, compute, visible)
         else:
             # Who says how much memory, or to share, wants one.
             found = parse_gpus(str(self.gpus)) if self.gpus is not None else {"count": 1}
@@ -82,6 +85,17 @@ class Wish:
         if self.gpu_ids == "index":
             found["numbers"] = True
         return found
+
+
+def _silent(default: int | None, compute: str, visible: str | None) -> dict[str, Any]:
+    """What who says nothing gets: what their own shell is set to, else the compute's default."""
+    if visible is not None:
+        ids = [word.strip() for word in visible.split(",") if word.strip()]
+        if not ids or ids[0] == "-1":
+            return {"count": 0}
+        if all(_ID.fullmatch(word) for word in ids):
+            return {"count": None, "default": compute, "prefer": ids}
+    return {"count": default, "default": compute}
 
 
 def wish_of(fields: dict[str, Any]) -> Wish:

@@ -47,6 +47,8 @@ def hand_over(
     outer = os.environ.get(MARK)
     if outer and target.is_here:
         tell(Said(f"it is a part of run {outer}, which submits it, and ends with it"))
+        if (spec.gpus or {}).get("count") != 0:
+            tell(Said(f"GPUs that {outer} holds it will not get: --gpus 0 for one of the two"))
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):
         store.create_run(spec)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dray.hosts import Connection
 
 _MOST_LEFT_OUT = 1000
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LISTS = ("extras", "groups", "extra_index_urls", "find_links")
 
 
@@ -200,7 +201,9 @@ class Prepared:
                 raise BadScript(str(wish.script))
         check_words(wish)
         self.container = containers.of(wish.container, target.container)
-        self.gpus = wish.gpus.asked(target.default_gpus, target.name)
+        # What the user's shell or `-e` says is a wish, too.
+        visible = wish.env.get(VISIBLE) or (os.environ.get(VISIBLE) if target.is_here else None)
+        self.gpus = wish.gpus.asked(target.default_gpus, target.name, visible)
         if self.container and self.container.dockerfile:
             containers.check_dockerfile(self.container.dockerfile, self.folder)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
@@ -280,6 +283,10 @@ def header(spec: RunSpec, python_from: str, summary: str, environment_why: str =
     wanted = words(spec.gpus, spec.cpus)
     if wanted:
         lines.append(f"asks for: {wanted}")
+    if spec.env.get(VISIBLE) not in (None, "", "-1"):
+        lines.append(
+            f"-e {VISIBLE} only takes away from the GPUs that the run holds: others are asked for with --gpus"
+        )
     if spec.container:
         lines.append(f"container: {containers.in_words(spec.container)}")
     if spec.environment:

@@ -30,7 +30,8 @@ class Asked:
         self.place: Optional[Tuple[int, int]] = None
         """(number, open file) of a ticket that its client has drawn before."""
         try:
-            is_none = said is None or said.get("count") == 0
+            # Who asks for none sees none, wherever it is; a default of none hides only what is there.
+            is_none = said is None or (said.get("count") == 0 and not said.get("default"))
             self.look = Look((), cores(), None, has_hardware=False) if is_none else look()
             self.at = time.monotonic()
             self.wants = wants.of_spec(spec, self.look.units)

@@ -18,6 +18,8 @@ class Granted(NamedTuple):
     """Devices that a run holds now."""
 
     units: Tuple[Unit, ...] = ()
+    others: Tuple[Unit, ...] = ()
+    """Devices of the machine that the run does not hold."""
     by_index: bool = False
     hides: bool = False
     """Whether the program sees none, if it holds none. False where nothing was said and there is nothing to hide."""
@@ -37,8 +39,15 @@ class Granted(NamedTuple):
         else:
             said = {NVIDIA: nvidia, AMD: NOTHING, HIP: NOTHING}
         said[ORDER] = "PCI_BUS_ID"
-        # Who wants to see less than it holds may.
-        return {name: value for name, value in said.items() if users.get(name) not in ("", NOTHING)}
+        return {name: value for name, value in said.items() if not self._may_stay(users.get(name))}
+
+    def _may_stay(self, users: Optional[str]) -> bool:
+        """Who wants to see less than it holds may; nobody sees what another holds."""
+        if users is None or users in ("", NOTHING) or not self.units:
+            return users in ("", NOTHING)
+        words = [word.strip() for word in users.split(",")]
+        named = (unit for unit in self.others for word in words if _names(word, unit))
+        return next(named, None) is None
 
     def _name(self, unit: Unit) -> str:
         return str(unit.slot) if self.by_index and unit.part is None else unit.uuid
@@ -48,9 +57,15 @@ class Granted(NamedTuple):
         return {"gpus": [{"index": u.label, "uuid": u.uuid, "name": u.name} for u in self.units]}
 
 
+def _names(word: str, unit: Unit) -> bool:
+    """CUDA takes the beginning of a UUID for it."""
+    return word == unit.label or (len(word) > 4 and unit.uuid.lower().startswith(word.lower()))
+
+
 def of(uuids: Tuple[str, ...], units: Tuple[Unit, ...], spec: Dict[str, Any]) -> Granted:
     """The grant of those devices to that run, in the order of the bus."""
     asked: Optional[Dict[str, Any]] = spec.get("gpus")
     held = tuple(unit for unit in units if unit.uuid in uuids)
-    said = asked is not None and (asked.get("count") is not None or bool(units))
-    return Granted(held, bool((asked or {}).get("numbers")), hides=said)
+    said = asked is not None and (bool(units) or not asked.get("default"))
+    others = tuple(unit for unit in units if unit.uuid not in uuids)
+    return Granted(held, others, bool((asked or {}).get("numbers")), hides=said)

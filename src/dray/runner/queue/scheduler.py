@@ -27,6 +27,7 @@ _DAY_S = 86400.0
 _SLOWEST_S = 2.0
 _MOST_TOLD = 16
 _POLITE_S = 2.0
+_LONG_S = 60.0
 
 
 class Stopped(Exception):
@@ -118,7 +119,9 @@ class Leases(Scheduler):
             if time.monotonic() - self._beat > _BEAT_S:
                 self._write(ready=True)
             place, _ = turn.place_of(self._ticket.number, tickets)
-            self._steps.pause(min(_SLOWEST_S, 0.1 * place))
+            # Who has waited for long can wait a little longer, and many do.
+            patience = 0.5 if time.monotonic() - self._entered > _LONG_S else 0.1
+            self._steps.pause(min(_SLOWEST_S, patience * place))
 
     def tend(self) -> None:
         """Keep the files young, and see that nobody has removed them."""

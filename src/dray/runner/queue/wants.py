@@ -128,13 +128,14 @@ def _count(value: Any, most: int) -> int:
 def of_spec(spec: Dict[str, Any], units: Sequence[Unit]) -> Wants:
     """What that RunSpec asks for on a machine with those devices. Raises Impossible when it asks in a way that means nothing here.
 
-    A count of None is the machine's default: one GPU where there is one.
+    A count of None is the machine's default: one GPU where there is one, or those of `prefer`.
     """
     asked = spec.get("gpus") or {}
     try:
         cpus = _count(spec.get("cpus"), _MOST_CORES)
-        ids = tuple(resolved(str(word), units) for word in asked.get("ids") or ())
         count = asked.get("count", 0)
+        named = asked.get("ids") or (_known(asked.get("prefer"), units) if count is None else ())
+        ids = tuple(resolved(str(word), units) for word in named)
         if count is None:
             count = 1 if any(unit.trouble is None for unit in units) else 0
         model = asked.get("model")
@@ -152,6 +153,14 @@ def of_spec(spec: Dict[str, Any], units: Sequence[Unit]) -> Wants:
     if len(set(ids)) != len(ids):
         raise Impossible("the same GPU is named twice")
     return wants._replace(cpus=cpus)
+
+
+def _known(words: Any, units: Sequence[Unit]) -> List[str]:
+    """Those of the user's own CUDA_VISIBLE_DEVICES, if they all are devices of this machine."""
+    try:
+        return [resolved(str(word), units) for word in words or ()]
+    except Impossible:
+        return []
 
 
 def resolved(word: str, units: Sequence[Unit]) -> str:
