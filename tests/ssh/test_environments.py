@@ -116,3 +116,19 @@ def test_what_cannot_be_sent_along_says_so(world: World, shell: Shell, index: In
     assert b"could not be gathered here" in done.stderr
     assert b"no-such-thing was not found" in done.stderr
     assert b"ind3x-w0rd" not in done.stderr
+
+
+def test_an_existing_python_is_used_as_it_is_or_refused_by_name(world: World, shell: Shell) -> None:
+    server = world.known()
+    attached(world, shell, server)
+    shell.write("train.py", "import sys\nprint(sys.executable)\n")
+    shell.write("requirements.txt", "no-such-package-of-dray\n")  # not read: nothing is installed
+
+    good = shell.dray("submit", "-c", "box", "--python", "/usr/bin/python3", "train.py")
+    absent = shell.dray("submit", "-c", "box", "--python", "/nowhere/python", "train.py")
+    other = shell.dray("submit", "-c", "box", "--python", "/bin/true", "train.py")
+
+    assert good.stdout == b"/usr/bin/python3\n", good.stderr.decode()
+    assert (absent.returncode, other.returncode) == (125, 125)
+    assert b"there is no `/nowhere/python` on this machine; on PATH there is /" in absent.stderr
+    assert b"`/bin/true` is a program, but no Python" in other.stderr

@@ -101,6 +101,9 @@ class ProcessLauncher(Launcher):
         path = work.environ.get("PATH", os.defpath)
         if not wanted:
             self.python = self.spec.get("python") or pythons.machine_python(path)
+            if self.spec.get("python") and self.spec.get("login"):
+                # On the client's own machine the client has looked.
+                pythons.check(self.spec["python"], path)
             if self.python:
                 work.tell("environment", python=self.python, version=None, digest=None, built_s=None)
             return

@@ -153,3 +153,31 @@ def _by_version(folder: str) -> List[int]:
 
 def _numbers(version: str) -> List[int]:
     return [int(word) for word in version.split(".") if word.isdigit()]
+
+
+def check(python: str, path: str) -> None:
+    """Raise BuildFailed unless that is an interpreter, with the ones of `path` to choose from."""
+    import subprocess
+
+    from . import BuildFailed
+
+    there = python3(path)
+    instead = "; on PATH there is %s" % there if there else ""
+    if not os.path.exists(python):
+        raise BuildFailed("there is no `%s` on this machine%s" % (python, instead))
+    if not is_program(python):
+        raise BuildFailed("`%s` cannot be executed by this user%s" % (python, instead))
+    words = [python, "-I", "-S", "-c", "import sys; print('python %d' % sys.version_info[0])"]
+    try:
+        said = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        said = b""
+    if not said.startswith(b"python "):
+        raise BuildFailed("`%s` is a program, but no Python%s" % (python, instead))
