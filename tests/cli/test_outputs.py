@@ -227,3 +227,15 @@ def test_outputs_are_mirrored_until_the_run_ends(shell: Shell) -> None:
     refused = shell.dray("outputs", run, "--follow")
     assert refused.returncode == 2
     assert b"--follow needs a folder" in refused.stderr
+
+
+def test_very_much_is_asked_about_on_a_terminal(shell: Shell, tmp_path: Path) -> None:
+    shell.write("huge.py", "open('outputs/weights', 'wb').truncate(11_000_000_000)")
+    shell.dray("submit", "huge.py")
+    with shell.terminal("outputs", "--to", str(tmp_path / "got")) as terminal:
+        terminal.until(b"Fetch 1 file, 11.0 GB?")
+        terminal.press(b"n\n")
+        assert terminal.ended() == 1
+
+    assert b"nothing was fetched" in terminal.seen
+    assert not (tmp_path / "got").exists()

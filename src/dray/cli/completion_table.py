@@ -275,6 +275,7 @@ TABLE: dict[str, tuple[tuple[tuple[tuple[str, ...], str, str], ...], tuple[tuple
         ((("--to",), "dirs", "Fetch the files into DIR"),
          (("--force",), "", "Replace different files in DIR"),
          (("--follow",), "", "Keep DIR like the outputs until the run has ended"),
+         (("-y", "--yes"), "", "Ask nothing, however much it is"),
          (("--json",), "", "Print the files as JSON"),
          (("-q", "--quiet"), "", "Say nothing but errors"),
          (("-v", "--verbose"), "", "Say more"),

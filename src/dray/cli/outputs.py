@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dray.workspace import Run
     from dray.workspace.outputs import Fetched
 
+_MUCH = 10_000_000_000
+_MANY = 10_000
+
 
 @click.command("outputs")
 @one_run
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--to", "folder", metavar="DIR", help="Fetch the files into DIR.")
 @click.option("--force", is_flag=True, help="Replace different files in DIR; else a terminal is asked.")
 @click.option("--follow", is_flag=True, help="Keep DIR like the outputs until the run has ended.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing, however much it is.")
 @as_json("the files")
 @voiced
 def outputs(
@@ -41,13 +45,15 @@ def outputs(
     folder: str | None,
     force: bool,
     follow: bool,
+    yes: bool,
     wants_json: bool,
     voice: Voice,
 ) -> int:
     """List or fetch the files that a run left.
 
     A PATH is a file, a folder, or a pattern such as '*.png'. Files lie below outputs/, or where --outputs said. Where
-    the first word names no run, but files of the newest one, that run is meant.
+    the first word names no run, but files of the newest one, that run is meant. On a terminal, more than 10 GB or 10,000
+    files are asked about.
 
     \b
     Examples:
@@ -76,6 +82,9 @@ def outputs(
             raise UsageError(f"{run.id} has no output `{printable(paths[0])}`", why=none)
         files = chosen(files, paths)
         if folder is not None and files:
+            if not yes and not _is_meant(files):
+                voice.say("nothing was fetched")
+                return FAILED
             return _fetch(run, files, folder, force, wants_json, voice)
     if wants_json:
         write_json([{"path": path, "bytes": size} for path, size in files])
@@ -86,6 +95,14 @@ def outputs(
             f"{run.id} has left nothing in outputs/" + (": nothing to fetch" if folder is not None else "")
         )
     return 0
+
+
+def _is_meant(files: Sequence[tuple[str, int]]) -> bool:
+    """Whether so much is to be fetched. Without a terminal it is: it was asked for."""
+    size = sum(size for _, size in files)
+    if (size <= _MUCH and len(files) <= _MANY) or not can_ask():
+        return True
+    return ask(f"Fetch {count_of(len(files), 'file')}, {show_bytes(size)}?")
 
 
 def _fetch(
