@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import time
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,25 @@ def test_files_of_a_container_of_somebody_else_become_the_users(
     assert done.stdout == {"image": b"4321\n", "root": b"0\n"}.get(who, b"1234\n")
     assert {path.stat().st_uid for path in far.home.joinpath(".local").rglob("*")} == {far.uid}
     assert client.dray("outputs", "--to", "got").returncode == 0, "they can be read"
+
+
+def test_a_container_behind_ssh_outlives_its_links_and_its_client(client: Shell, far: Server) -> None:
+    attached(client, far, "remotedocker", "--image", BASE)
+    client.write(
+        "s.py",
+        "import time, dray\nfor i in range(120):\n    print('line', i)\n    dray.log(i=i)\n    time.sleep(0.05)\n",
+    )
+    run = client.detached("-c", "my_dsvm", "s.py")
+
+    with client.start("follow", run) as following:
+        for _ in range(2):
+            time.sleep(1.0)
+            far.cut()
+        out, err = following.communicate(timeout=60)
+    with client.start("follow", run) as killed:
+        killed.kill()
+
+    assert out == b"".join(b"line %d\n" % i for i in range(120)), err.decode()
+    assert client.dray("logs", run).stdout == out
+    ended = shown(client, run)
+    assert (ended["status"], ended["metrics"]["i"]["value"]) == ("completed", 119)

@@ -214,16 +214,12 @@ def why_no_image(name: str, said: str) -> str:
     """Why an image could not be had, with what helps."""
     low = said.lower()
     if "denied" in low or "unauthorized" in low or "authentication required" in low or "no basic auth" in low:
-        host = (
-            name.split("/", maxsplit=1)[0]
-            if "/" in name
-            and ("." in name.split("/", maxsplit=1)[0] or ":" in name.split("/", maxsplit=1)[0])
-            else ""
-        )
+        first = name.split("/", maxsplit=1)[0]
+        host = " " + first if "/" in name and ("." in first or ":" in first) else ""
         return (
-            "`%s` may not be pulled: %s. If it is private: `dray attach ... --registry-login %s`, "
-            "or `docker login %s` on the machine" % (name, said, host or "docker.io", host)
-        ).replace("login `", "login`")
+            "`%s` may not be pulled: %s. If it is private: `docker login%s` on the machine, as the user that dray is there"
+            % (name, said, host)
+        )
     if "not found" in low or "manifest unknown" in low or "does not exist" in low:
         return "there is no image `%s`: %s" % (name, said)
     if "no such host" in low or "timeout" in low or "connection refused" in low or "dial tcp" in low:

@@ -131,7 +131,12 @@ class ContainerLauncher(Launcher):
         if self.order.asked.wants.gpus and self.engine:
             from . import looking
 
-            self.gpu_way = gpus.way(self.engine.kind, self.facts, looking.toolkit_of(self.engine))
+            try:
+                self.gpu_way = gpus.way(self.engine.kind, self.facts, looking.toolkit_of(self.engine))
+            except ContainerFailed as trouble:
+                raise ContainerFailed(
+                    trouble.kind, "%s; `--gpus 0` runs it without a GPU" % trouble
+                ) from None
 
     def _meet(self, engine: Engine, name: str) -> Image | None:
         """Ask the engine all there is to ask at once: is it here, what is it, has it the image."""
