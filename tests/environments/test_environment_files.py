@@ -573,3 +573,57 @@ def test_lines_with_hashes_are_a_lock(tmp_path: Path) -> None:
 def test_a_line_without_a_hash_among_lines_with_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedRequirement, match="line 1"):
         pip(tmp_path, "numpy", "six==1.17.0 --hash=sha256:ab")
+
+
+_NAMES = st.lists(
+    st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4})?", fullmatch=True), min_size=1, max_size=6, unique=True
+)
+_VERSIONS = st.sampled_from(["", ">=1.2,<2", "==1.0", "~=3.1", "!=2.*,>=1"])
+
+
+class TestTheSameNeeds:
+    """Whatever the order, the case and the blanks: one digest, so one environment."""
+
+    @settings(deadline=None, max_examples=60)
+    @given(data=st.data(), names=_NAMES)
+    def test_of_pip(
+        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, names: list[str]
+    ) -> None:
+        wanted = [(name, data.draw(_VERSIONS)) for name in names]
+        again = [
+            self._otherwise(data, name)
+            + data.draw(st.sampled_from(["", " "]))
+            + self._shuffled(data, version)
+            for name, version in data.draw(st.permutations(wanted))
+        ]
+        one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+
+        first = read_environment(written(one, "\n".join(n + v for n, v in wanted), "requirements.txt"))
+        second = read_environment(written(two, "\n".join(again), "requirements.txt"))
+
+        assert first.digest == second.digest
+
+    @settings(deadline=None, max_examples=60)
+    @given(data=st.data(), names=_NAMES)
+    def test_of_conda(
+        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, names: list[str]
+    ) -> None:
+        wanted = [(name, data.draw(_VERSIONS)) for name in [*names, "zlib"] if name != "pip"]
+        again = [
+            name.upper() + self._shuffled(data, version)
+            for name, version in data.draw(st.permutations(wanted))
+        ]
+        made = []
+        for lines in ([n + v for n, v in wanted], again):
+            folder = tmp_path_factory.mktemp("conda")
+            made.append(read_environment(written(folder, f"dependencies: {lines!r}\n")))
+
+        assert made[0].conda
+        assert made[0].digest == made[1].digest
+
+    def _otherwise(self, data: st.DataObject, name: str) -> str:
+        sign = data.draw(st.sampled_from(["-", "_", "."]))
+        return data.draw(st.sampled_from([name, name.upper(), name.title()])).replace("-", sign)
+
+    def _shuffled(self, data: st.DataObject, version: str) -> str:
+        return ",".join(data.draw(st.permutations(version.split(",")))) if version else ""

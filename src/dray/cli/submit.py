@@ -135,6 +135,8 @@ def _submission(ctx: click.Context, words: tuple[str, ...], fields: dict[str, An
 
 
 def _python_text(plan: Plan) -> str:
+    if plan.environment:
+        return "the environment's"
     if plan.python:
         return f"{plan.python} ({plan.python_from})"
     return "the image's" if plan.container else "the machine's own"

@@ -20,7 +20,7 @@ from dray.environments.requirements import pip_requirement
 from dray.environments.sources import Sources
 
 NAME = "pyproject.toml"
-_EXAMPLE = '`[project]` with `dependencies = ["numpy"]`'
+_EXAMPLE = 'write `dependencies = ["numpy"]` below `[project]`'
 
 
 def toml(path: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def read_project(path: Path, gathering: Gathering) -> None:
         tools = ", ".join(f"`{printable(name)}`" for name in list(data)[:4])
         raise NothingToInstall(
             path,
-            f"it has {tools} only" if tools and not project else "it is a list without entries or none",
+            f"it has {tools} only" if tools and not project else "`[project]` has no `dependencies`",
             _EXAMPLE,
         )
     sources = Sources(data, path, gathering)
@@ -209,7 +209,7 @@ def _of_setup(folder: Path, extras: tuple[str, ...], place: Place) -> list[str]:
             place,
             f"-e {printable(str(folder))}",
             "no pyproject.toml, setup.cfg or setup.py there names its dependencies in plain words",
-            hint=f"write a pyproject.toml there, {_EXAMPLE}",
+            hint=f"make a pyproject.toml there, and {_EXAMPLE}",
         )
     return [line.strip() for line in found if line.strip()]
 

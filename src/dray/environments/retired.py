@@ -23,7 +23,7 @@ class Retired:
 
 _TENSORFLOW_GPU = Retired(
     "tensorflow[and-cuda]",
-    "it was removed in December 2022; since 2.15 the GPU comes with an extra of `tensorflow`",
+    "it was removed in December 2022; since 2.14 the GPU comes with an extra of `tensorflow`",
 )
 _CNTK = Retired(None, "CNTK has had no release since 2019, and none for a Python of today")
 _MXNET = Retired(None, "MXNet was retired in 2023, and has no build for a Python of today")
