@@ -41,7 +41,7 @@ class Bench:
         }
         self.env |= {
             "DRAY_HOME": str(folder / "home"),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
             "DRAY_LEASES": str(leases),
         }
         if fake:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Optional, Sequence, Set
+import time
+from typing import Dict, List, Optional, Sequence
 
 from .. import processes
+
+_REMEMBERED_S = 60.0
+_MANY = 256
 
 
 class Own:
@@ -17,27 +21,35 @@ class Own:
         self.first = 0
         self.cgroups = [name for name in cgroups if name]
         self._mark = ("%s=%s" % (processes.MARK, run_id)).encode()
-        self._known: Set[int] = set()
+        self._known: Dict[int, float] = {}
+        """pid -> when it was last seen as the run's: the driver speaks of processes that have ended, for a while."""
         self._strangers: Dict[int, Optional[str]] = {}
         self.alive: List[int] = []
 
     def look(self) -> List[int]:
         """All that are alive below the guard now."""
         self.alive = processes.descendants(self.guard)
-        if self.first and self.first not in self.alive:  # a container's: it is below its engine
+        # A container's first process is below its engine.
+        if self.first and self.first not in self.alive and _begun(self.first) is not None:
             self.alive += [self.first, *processes.descendants(self.first)]
-        self._known.update(self.alive)
+        now = time.monotonic()
+        if len(self._known) > 2 * len(self.alive) + _MANY:
+            self._known = {pid: seen for pid, seen in self._known.items() if now - seen < _REMEMBERED_S}
+        self._known.update(dict.fromkeys(self.alive, now))
         return self.alive
 
     def begin(self, pid: int) -> None:
         """The run's first process, below the guard or not."""
         self.first = pid
-        self._known.add(pid)
         self.look()
+        if pid:
+            self._known[pid] = time.monotonic()
 
     def has(self, pid: int) -> Optional[bool]:
         """Whether `pid`, as the driver names it, is the run's; None when no such process can be seen from here."""
-        if pid in self._known:
+        now = time.monotonic()
+        # Ids come back: what ended long ago is not meant any more.
+        if now - self._known.get(pid, -_REMEMBERED_S) < _REMEMBERED_S:
             return True
         begun = _begun(pid)
         if begun is None:
@@ -45,7 +57,7 @@ class Own:
         if self._strangers.get(pid) == begun:
             return False
         if self._carries_mark(pid) or self._is_in_cgroup(pid):
-            self._known.add(pid)
+            self._known[pid] = now
             return True
         self._strangers[pid] = begun
         return False

@@ -131,7 +131,7 @@ class Sampler:
             self._see_frameworks(pids)
         if now - self._written >= age / _LINES_PER_AGE:
             self._write_sample(now, run)
-            self._tell_idle(now)
+        self._tell_idle(now)
 
     def _write_sample(self, now: float, run: Dict[str, Any]) -> None:
         passed = now - self._written if self._written else None

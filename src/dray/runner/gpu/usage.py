@@ -30,16 +30,17 @@ class Usage:
 
     def sample(self, pids: List[int]) -> Dict[str, Any]:
         """Look at `pids`, all that are alive; totals since the run began, and the memory now."""
-        rows = [row for row in (_stat(pid) for pid in pids) if row]
+        found = {pid: _stat(pid) for pid in pids}
+        rows = {pid: row for pid, row in found.items() if row}
         ended = _ended_below(self.guard)
         if ended is not None:
             # What has ended is in the guard's books once it was waited for; what lives has its own, with its children's.
-            own = sum(row[0] for row in rows) + ended - (self._cpu_before or 0.0)
+            own = sum(row[0] for row in rows.values()) + ended - (self._cpu_before or 0.0)
             self.cpu_s = max(own, self.cpu_s or 0.0)
         memory = _memory(pids)
         if memory is not None:
             self.peak_memory = max(memory, self.peak_memory or 0)
-        self._count_io(pids, {pid: row[1] for pid, row in zip(pids, (_stat(p) for p in pids)) if row})
+        self._count_io({pid: row[1] for pid, row in rows.items()})
         self.received, self.sent = _network(pids)
         return {
             "cpu_s": self.cpu_s and round(self.cpu_s, 2),
@@ -51,18 +52,17 @@ class Usage:
             "sent": self.sent,
         }
 
-    def _count_io(self, pids: List[int], begun: Dict[int, int]) -> None:
+    def _count_io(self, begun: Dict[int, int]) -> None:
         """Bytes to and from disks. A process is known by pid and start, because pids come back."""
-        for pid in pids:
-            if pid not in begun:
-                continue
+        before, self._io = self._io, {}
+        for pid, start in begun.items():
             now = _io(pid)
             if now is None:
                 continue
-            key = (pid, begun[pid])
-            before = self._io.get(key, (0, 0))
+            key = (pid, start)
+            old = before.get(key, (0, 0))
             for at in (0, 1):
-                self._io_total[at] += max(now[at] - before[at], 0)
+                self._io_total[at] += max(now[at] - old[at], 0)
             self._io[key] = now
             self.read, self.written = self._io_total
 
