@@ -129,6 +129,17 @@ def test_a_run_that_has_not_begun_is_waited_for(shell: Shell) -> None:
     assert b"is not running" in err
 
 
+def test_input_that_comes_before_the_run_has_begun_is_not_lost(shell: Shell) -> None:
+    shell.write("long.py", LONG)
+    for index in range(3000):
+        shell.write(f"data/{index}", "x")  # laying them out takes a moment
+    run = shell.detached("long.py")
+    with shell.start("exec", run, "cat", stdin=True) as process:
+        out, err = process.communicate(b"early" * 100_000, timeout=60)
+
+    assert (process.returncode, out) == (0, b"early" * 100_000), err.decode()
+
+
 def test_ctrl_c_ends_the_command_and_not_the_run(shell: Shell, run: str) -> None:
     with shell.start("exec", run, "--", "sh", "-c", "echo on; exec sleep 1001") as process:
         process.stdout.readline()

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from .. import visit
 from ..folder import RunFolder
+from ..frames import Frame
 from ..trouble import Trouble
 from . import door as doors
 from .door import Door
@@ -49,9 +50,11 @@ def await_door(folder: RunFolder, line: Line) -> Optional[Door]:
     """The run's door, as soon as it has one; None when the channel ended first. Raises Trouble when there will be none."""
     began = settled = time.monotonic()
     told = False
+    early: List[Frame] = []  # input for the command, mostly: never more than a window of it
     while True:
         found = doors.find(folder)
         if found is not None:
+            line.unread(early)
             return found
         number = (folder.attempts() or [1])[-1]
         now = time.monotonic()
@@ -63,8 +66,11 @@ def await_door(folder: RunFolder, line: Line) -> Optional[Door]:
         if not told and now - began > _PATIENT_S:
             line.send({"waiting": True})
             told = True
-        if line.has_frame(line.poll({}, _LOOK_S)) and line.receive() is None:
-            return None
+        if line.has_frame(line.poll({}, _LOOK_S)):
+            frame = line.receive()
+            if frame is None:
+                return None
+            early.append(frame)
 
 
 def _environment(door: Door, secrets: Any, terminal: Any) -> Dict[str, str]:

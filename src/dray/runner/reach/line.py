@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from .. import frames
 
@@ -21,6 +21,7 @@ class Line:
         self._out = out
         self._waiting: Deque[memoryview] = deque()
         self._size = 0
+        self._early: Deque[frames.Frame] = deque()
         os.set_blocking(out, False)
 
     @property
@@ -43,18 +44,22 @@ class Line:
         poll.register(self._source, select.POLLIN)
         if self._waiting:
             poll.register(self._out, select.POLLOUT)
-        found = dict(poll.poll(timeout_s * 1000))
+        found = dict(poll.poll(0 if self._early else timeout_s * 1000))
         if self._out in found and self._waiting:
             self._flush()
         return found
 
     def has_frame(self, found: Dict[int, int]) -> bool:
         """Whether `receive` is worth a call after that `poll`."""
-        return self._source in found
+        return bool(self._early) or self._source in found
 
     def receive(self) -> frames.Frame | None:
         """The next frame; None at the channel's end."""
-        return self._receive()
+        return self._early.popleft() if self._early else self._receive()
+
+    def unread(self, early: List[frames.Frame]) -> None:
+        """What came before its time is received once more."""
+        self._early.extend(early)
 
     def finish(self) -> None:
         """All that was to be sent is sent; waits for it."""
