@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ def test_the_users_own_choice_in_the_shell_counts(shell: Shell, driver: FakeNvml
     assert _asked(shell).startswith("GPU-a")
     shell.env["CUDA_VISIBLE_DEVICES"] = ""
     assert _asked(shell) in ("", "-1")
+
+
+def test_a_run_inside_a_run_asks_anew_and_is_told_what_it_cannot_get(shell: Shell, driver: FakeNvml) -> None:
+    shell.write(
+        "outer.py",
+        "import os, subprocess, sys\n"
+        f"words = [{sys.executable!r}, '-m', 'dray', 'submit', 'seen.py']\n"
+        f"subprocess.run(words, env=dict(os.environ, DRAY_HOME={str(shell.home / 'inner')!r}))",
+    )
+    none = shell.dray("submit", "--gpus", "0", "outer.py")
+    assert b"GPU-a" in none.stdout
+    one = shell.dray("submit", "--gpus", "1", "outer.py")
+    assert B.encode() in one.stdout
+    assert b"holds it will not get: --gpus 0 for one of the two" in one.stdout
+    assert b"holds it will not get" not in none.stdout
 
 
 def test_a_machine_without_gpus_hides_nothing(shell: Shell) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EVERY_S = 1.0
 _SLOW_EVERY_S = 5.0
 _GPUS = ("GPU", "NAME", "MEMORY", "BUSY", "HELD BY", "SINCE")
-_QUEUE = ("PLACE", "USER", "WANTS", "WAITING", "RUN")
+_QUEUE = ("PLACE", "USER", "WANTS", "SINCE", "RUN")
 
 
 def lines(found: Mapping[str, Any], width: int | None = None) -> list[str]:

@@ -14,6 +14,7 @@ _FORMS = "--gpus takes a number (2), `all`, a model (a100:1), or which ones (0,1
 _ID = re.compile(r"(GPU|MIG)-[A-Za-z0-9/_-]{1,100}|[0-9]{1,3}(/[0-9]{1,2})?", re.ASCII)
 _MODEL = re.compile(r"([A-Za-z][A-Za-z0-9 ._-]{0,60})(?::([0-9]{1,2}))?", re.ASCII)
 _MOST = 64
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def parse_gpus(text: str) -> dict[str, Any]:

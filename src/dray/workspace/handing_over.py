@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dray.core.errors import DrayError, LinkLost, NotStarted
+from dray.core.gpus import VISIBLE
 from dray.core.interfaces import Target
 from dray.core.spec import RunSpec
 from dray.core.states import RunState
@@ -47,7 +48,7 @@ def hand_over(
     outer = os.environ.get(MARK)
     if outer and target.is_here:
         tell(Said(f"it is a part of run {outer}, which submits it, and ends with it"))
-        if (spec.gpus or {}).get("count") != 0:
+        if (spec.gpus or {}).get("count") != 0 and os.environ.get(VISIBLE) not in (None, "", "-1"):
             tell(Said(f"GPUs that {outer} holds it will not get: --gpus 0 for one of the two"))
     # First the mark, then the run: who sees the run without it takes it for one that nobody brings there any more.
     with store.submitting(spec.id):

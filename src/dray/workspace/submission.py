@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from dray.core.container_wish import ContainerWish
 from dray.core.durations import parse_duration
 from dray.core.errors import UnknownName, UsageError, printable
-from dray.core.gpus import Wish, wish_of, words
+from dray.core.gpus import VISIBLE, Wish, wish_of, words
 from dray.core.ids import new_run_id
 from dray.core.interfaces import Target
 from dray.core.sizes import parse_size
 from dray.core.spec import Container, Environment, RunSpec
 from dray.runner.mask import SHORTEST
+from dray.runner.processes import MARK
 from dray.workspace import containers
 from dray.workspace.choosing import choose
 from dray.workspace.errors import BadScript, ScriptLeftOut, WholeFileSystem
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from dray.hosts import Connection
 
 _MOST_LEFT_OUT = 1000
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LISTS = ("extras", "groups", "extra_index_urls", "find_links")
 
 
@@ -201,8 +201,9 @@ class Prepared:
                 raise BadScript(str(wish.script))
         check_words(wish)
         self.container = containers.of(wish.container, target.container)
-        # What the user's shell or `-e` says is a wish, too.
-        visible = wish.env.get(VISIBLE) or (os.environ.get(VISIBLE) if target.is_here else None)
+        # What the user's shell or `-e` says is a wish, too. Inside a run the variable is dray's own.
+        shells = os.environ.get(VISIBLE) if target.is_here and MARK not in os.environ else None
+        visible = wish.env.get(VISIBLE) or shells
         self.gpus = wish.gpus.asked(target.default_gpus, target.name, visible)
         if self.container and self.container.dockerfile:
             containers.check_dockerfile(self.container.dockerfile, self.folder)
