@@ -25,7 +25,7 @@ from .shown import visible
 from .track import Mean, Track
 from .usage import Usage
 
-_FIRST_S, _USUAL_S, _MOST_S = 0.05, 1.0, 15.0
+_FIRST_S, _USUAL_S = 0.05, 1.0
 _SHARE_OF_A_CORE = 0.004
 _LINES_PER_AGE = 600
 _LINGER_S = 1.5
@@ -77,19 +77,20 @@ class Sampler:
             cost = time.process_time()
             self._sample()
             cost = time.process_time() - cost
-            pause = min(max(pause * 1.5, cost / _SHARE_OF_A_CORE), max(_MOST_S, cost))
-            if cost / _SHARE_OF_A_CORE < _USUAL_S:
-                pause = min(pause, _USUAL_S)
+            pause = max(min(pause * 1.5, _USUAL_S), cost / _SHARE_OF_A_CORE)
         self._finish(order)
 
     def _look_at_machine(self) -> Seen:
+        """One look, and the driver is let go: a run that waits, or has no GPU, keeps nobody from resetting one."""
         try:
-            self.library = Nvml()
+            library = Nvml()
         except (OSError, NvmlError) as trouble:
             from . import amd
 
             return amd.devices() or unseen(trouble)
-        return read_all(self.library)
+        seen = read_all(library)
+        library.close()
+        return seen
 
     def _begin(self, started: Dict[str, Any]) -> None:
         """The run's first process is there."""
@@ -97,10 +98,17 @@ class Sampler:
         self.began = time.monotonic()
         self.own.begin(int(started["began"] or 0))
         wanted, _ = visible(started.get("shown"), self._facts)
-        if self.library is not None:
-            for index in range(or_none(self.library.count) or 0):
-                self._track(index, wanted)
+        if wanted != [] and any(device["vendor"] == "nvidia" for device in self._facts["devices"]):
+            self._open_driver(wanted)
         self._fd = os.open(self.stream, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _open_driver(self, wanted: Optional[List[str]]) -> None:
+        try:
+            self.library = Nvml()
+        except (OSError, NvmlError):
+            return  # it was there a moment ago; without it nothing can be measured
+        for index in range(or_none(self.library.count) or 0):
+            self._track(index, wanted)
 
     def _track(self, index: int, wanted: Optional[List[str]]) -> None:
         """Follow that GPU, or those parts of it, if the run holds them (None: whatever is there)."""
@@ -152,7 +160,7 @@ class Sampler:
         self._say(idle_s=round(now - max(last, self.began or now), 1))
 
     def _see_frameworks(self, pids: List[int]) -> None:
-        if self.tracks or self.library is not None:
+        if self._facts["devices"]:
             known = {one["name"]: one for one in self._frameworks}
             known.update({one["name"]: one for one in frameworks.loaded(pids)})
             self._frameworks = list(known.values())

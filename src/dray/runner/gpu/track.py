@@ -85,9 +85,10 @@ class Track:
         self._was_idle = not self._utilisation()[1]
 
     def _start_reading(self) -> None:
-        """What the driver remembers of before is nobody's of ours."""
-        for row in self._try("shares", self.library.shares, self.handle, 0) or ():
-            self._since = max(self._since, row.t)
+        """What the driver remembers of before is nobody's of ours; but a quick script may have been here already."""
+        rows = self._try("shares", self.library.shares, self.handle, 0) or ()
+        ours = min([row.t for row in rows if self.own.has(row.pid)], default=None)
+        self._since = max([row.t for row in rows if ours is None or row.t < ours], default=0)
         for t, _ in self._try("peaks", self.library.peaks, self.handle, 0) or ():
             self._peaks_since = max(self._peaks_since, t)
         for row in self._try("processes", self.library.processes, self.handle) or ():
