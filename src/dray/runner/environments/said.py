@@ -15,6 +15,7 @@ _MADE = re.compile(r"(?:Building|Built) (\S+)")
 _COUNTED = re.compile(r"(Resolved|Prepared|Installed) (\d+) packages?")
 _BYTES = re.compile(r"dray: bytes (\d+) of (\d+)(?: (\S+))?")
 _BEGINS = ("\u00d7", "error:", "ERROR:", "error ", "critical ")
+_MORAL = ", we can conclude that your requirements are unsatisfiable"
 _FULL = "No space left on device"
 _MOST = 400
 
@@ -121,10 +122,13 @@ def sentence(text: str) -> str:
     told = [line.lstrip("\u00d7\u2570\u2500\u25b6\u251c\u2502 ") for line in lines[start:]]
     hints = [number for number, line in enumerate(told) if line.startswith(("hint:", "help:"))]
     body = told[: hints[0]] if hints else told
+    if len(body) == 1 and " Caused by: " in body[0]:
+        first, *causes = body[0].split(" Caused by: ")
+        body = [first, *("cause: " + cause for cause in causes)]
     joined = " ".join(line[7:] if line.startswith("cause: ") else line for line in body)
     why = joined.find("Because ")
     if why >= 0:
-        return joined[why:][:_MOST]
+        return joined[why:].replace(_MORAL, "")[:_MOST]
     if _FULL in joined:
         return _FULL
     first, causes = _with_causes(body)

@@ -133,6 +133,8 @@ class Uv:
             from . import names
 
             raise BuildFailed(names.unknown(unknown, in_wheels=bool(self.wheels)))
+        if words.startswith("Because "):
+            raise BuildFailed("no versions fit together. " + without_passwords(words))
         raise BuildFailed("%s failed: %s" % (what, without_passwords(words)))
 
     def _no_python(self, wish: str, words: str) -> str:
