@@ -138,8 +138,9 @@ class ProcessLauncher(Launcher):
         from .environments import overlay
 
         uv = pythons.find_uv(work.environ)
+        tools = os.path.join(work.machine.folder, "tools")
         folder = os.path.join(self.folder.path, overlay.FOLDER)
-        layer = overlay.make(folder, self.facts, self.folder.code, wanted.get("editable") or (), uv)
+        layer = overlay.make(folder, self.facts, self.folder.code, wanted.get("editable") or (), uv, tools)
         self.python = layer or str(self.facts["python"])
 
     def argv(self) -> list[str]:

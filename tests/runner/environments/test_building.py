@@ -232,7 +232,16 @@ def test_an_environment_of_nothing_is_built_without_an_index(builder: Builder, i
     assert not index.asked
 
 
-@pytest.mark.parametrize("version", [v for v in sorted(PYTHONS) if int(v.split(".")[1]) >= 8])
+_NEW_ENOUGH = sorted((v for v in PYTHONS if int(v.split(".")[1]) >= 8), key=lambda v: int(v.split(".")[1]))
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(v, marks=() if v in (_NEW_ENOUGH[0], _NEW_ENOUGH[-1]) else pytest.mark.slow)
+        for v in _NEW_ENOUGH
+    ],
+)
 def test_every_python_of_the_machine_is_found_by_its_version(builder: Builder, version: str) -> None:
     heard = builder.run(
         "import sys, apple; print(sys.version[:4].rstrip('.'), apple.VERSION)",

@@ -206,6 +206,7 @@ class Builder:
             scripts=overlay.scripts(folder),
             fingerprint=fingerprint.take(folder),
         )
+        overlay.unpack_pip(folder, os.path.join(self.work.machine.folder, "tools"))
         _shut(os.path.join(folder, "lib"))
         _shut(os.path.join(folder, "bin"))
         marker = {name: value for name, value in facts.items() if name != "text"}
