@@ -24,8 +24,10 @@ from dray.cli.group import root
 from dray.core.errors import DrayError
 from dray.store import Series
 from dray.workspace import Image, Outputs, Submission, Table
+from dray.workspace.built import BuiltEnvironment, BuiltEnvironments
 from dray.workspace.exporting import Exported
 from dray.workspace.importing import Imported
+from dray.workspace.registered import Registered, RegisteredEnvironment
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -40,7 +42,9 @@ DECISIONS = DOCS / "decisions"
 COMPLETION = ROOT / "src" / "dray" / "cli" / "completion_table.py"
 TRAVELS = ("dray.runner", "dray.tracking")
 # Not imported by people, but met by them.
-HANDED_OUT = (Exported, Imported, Outputs, Series, Submission, Table, Image)
+HANDED_OUT = (
+    Exported, Imported, Outputs, Series, Submission, Table, Image, Registered, RegisteredEnvironment, BuiltEnvironments, BuiltEnvironment,
+)  # fmt: skip
 WRITTEN = "<!-- written by `./dev docs` from the code; change it there -->\n"
 
 

@@ -176,3 +176,12 @@ def test_a_run_without_an_environment_has_no_lock_and_no_why(shell: Shell) -> No
     assert lock.returncode == 1
     assert b"no environment of its own" in lock.stderr
     assert (why.returncode, why.stdout) == (0, b"")
+
+
+def test_a_rerun_has_what_was_frozen_even_if_the_first_run_resolved_anew(shell: Shell, wheels: Path) -> None:
+    shell.write("train.py", SCRIPT)
+    shell.write("requirements.txt", "tool\n")
+    assert shell.dray("submit", "--refresh", "train.py").stdout == b"tool 1.0\n"
+    wheel(wheels, "tool", "2.0")
+
+    assert shell.dray("rerun", "@last").stdout == b"tool 1.0\n"

@@ -85,6 +85,8 @@ HABITS = {
     "check": "doctor", "diagnose": "doctor", "reindex": "rebuild", "join": "wait",
     "diff": "compare", "cmp": "compare", "repeat": "rerun", "retry": "rerun", "resubmit": "rerun", "again": "rerun",
     "tunnel": "forward", "port-forward": "forward", "proxy": "forward", "tensorboard": "forward",
+    "envs": "env list", "environments": "env list", "environment": "env list", "build": "prepare", "install": "prepare",
+    "freeze": "env lock", "lock": "env lock", "pip": "env show", "conda": "env list",
     "checkout": "restore", "code": "restore",
 }  # fmt: skip
 

@@ -168,7 +168,10 @@ def _environment(run: Run) -> dict[str, Any]:
 def _packages(environment: Environment | None) -> dict[str, str]:
     """Name -> what is asked of it."""
     found: dict[str, str] = {}
-    for line in environment.packages if environment else ():
+    from dray.workspace.environment_changes import locked
+
+    lines = (*environment.packages, *environment.conda, *locked(environment)) if environment else ()
+    for line in lines:
         match = _REQUIREMENT.fullmatch(line)
         name, rest = (match[1], match[2] or "any") if match else (line, "any")
         found[name] = f"{found[name]}, {rest}" if name in found else rest

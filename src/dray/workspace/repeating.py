@@ -127,6 +127,7 @@ def _spec(first: RunSpec, wish: Repetition, target: Target, python: str | None) 
         created=time.time(),
         submitted_by=me(),
         python=python,
+        refresh=False,  # the same again, and not something newer
         # What becomes a secret now is no plain variable any more.
         env={k: v for k, v in first.env.items() if k not in wish.secrets} | dict(wish.env),
         secrets=secrets,
