@@ -34,6 +34,28 @@ def test_this_machines_engine_is_attached_and_its_runs_are_in_containers(shell: 
     assert shell.dray("compute", "rm", "box").returncode == 0
 
 
+def test_an_old_compute_file_of_the_project_means_what_it_meant(shell: Shell, docker: Docker) -> None:
+    old = docker.build("dray-test/old:1", f"FROM {BASE}\nRUN echo old > /which\n")
+    assert shell.dray("attach", "docker", "my_dsvm", "--image", BASE).returncode == 0
+    shell.write(
+        "aml_config/my_dsvm.compute",
+        f'address: "1.2.3.4"\nbaseDockerImage: {old}  # the old way\nnvidiaDocker: false\n',
+    )
+    shell.write("s.py", "print(open('/which').read().strip())")
+
+    run = shell.dray("submit", "-c", "my_dsvm", "s.py")
+    assert run.stdout == b"old\n", run.stderr.decode()
+    plan = json.loads(
+        shell.dray("submit", "-c", "my_dsvm", "--image", BASE, "--dry-run", "--json", "s.py").stdout
+    )
+    assert plan["container"]["image"] == BASE
+
+    shell.write("aml_config/my_dsvm.compute", "nvidiaDocker: true\n")
+    refused = shell.dray("submit", "-c", "my_dsvm", "s.py")
+    assert refused.returncode != 0
+    assert b"GPU" in refused.stderr
+
+
 def test_attaching_twice_in_another_way_is_refused_and_update_changes_it(shell: Shell) -> None:
     assert shell.dray("attach", "docker", "box", "--image", BASE).returncode == 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from dray.core.container_wish import ContainerWish
@@ -37,6 +38,20 @@ def of(said: ContainerWish, default: ContainerWish | None) -> Container | None:
     if said.image or said.dockerfile:  # the one that was said now, and not the other of the compute
         merged.update({"image": said.image, "dockerfile": said.dockerfile})
     return checked(ContainerWish(**merged))
+
+
+def with_old_file(
+    default: ContainerWish, gpus: int | None, folder: Path, name: str
+) -> tuple[ContainerWish, int | None]:
+    """The same with what an old `NAME.compute` of the project says: its image, and whether there is a GPU."""
+    from dray.workspace.old_files import old_compute
+
+    old = old_compute(folder, name)
+    if old is None:
+        return default, gpus
+    if old.image:
+        default = replace(default, image=old.image, dockerfile=None)
+    return default, gpus if old.gpu is None else int(old.gpu)
 
 
 def refuse_settings(said: ContainerWish) -> None:

@@ -200,11 +200,14 @@ class Prepared:
             if script.suffix not in (".py", ".sh") and not os.access(script, os.X_OK):
                 raise BadScript(str(wish.script))
         check_words(wish)
-        self.container = containers.of(wish.container, target.container)
+        default, gpus = target.container, target.default_gpus
+        if default is not None:
+            default, gpus = containers.with_old_file(default, gpus, self.folder, target.name)
+        self.container = containers.of(wish.container, default)
         # What the user's shell or `-e` says is a wish, too. Inside a run the variable is dray's own.
         shells = os.environ.get(VISIBLE) if target.is_here and MARK not in os.environ else None
         visible = wish.env.get(VISIBLE) or shells
-        self.gpus = wish.gpus.asked(target.default_gpus, target.name, visible)
+        self.gpus = wish.gpus.asked(gpus, target.name, visible)
         if self.container and self.container.dockerfile:
             containers.check_dockerfile(self.container.dockerfile, self.folder)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)

@@ -15,7 +15,7 @@ from ..environments import Stopped
 from ..files import dump, make_folder, read_json, replace
 from ..work import Work
 from . import clearing
-from .engines import ContainerFailed, Engine, parsed
+from .engines import ContainerFailed, Engine, parsed, telling
 
 _MARK = "dray-probe-"
 _PROBE_S = 120.0
@@ -123,7 +123,6 @@ class Images:
             found = self.find(name)  # another run was waiting for the same, and has it now
             if found:
                 return found
-            self.work.note("pulling %s" % name)
             self.do("pulling %s" % name, ["pull", name], why_no_image)
         finally:
             os.close(lock)
@@ -140,7 +139,7 @@ class Images:
         if seen.get("stopped"):
             raise Stopped
         if seen.get("code") != 0:
-            raise ContainerFailed(kind, why(words[-1], str(seen.get("last") or "see its log")))
+            raise ContainerFailed(kind, why(words[-1], telling(str(seen.get("last") or "")) or "see its log"))
 
     def alone(self, what: str) -> int:
         """Be the only run that does that on this machine; close it to let go."""
@@ -199,7 +198,7 @@ def image_of(name: str, code: int | None, out: str, err: str) -> Image | None:
     if any(words in low for words in ("no such image", "image not known", "no such object", "not found")):
         return None
     if code is None or "annot connect" in err or "permission denied" in err:
-        from .engines import telling, trouble_of
+        from .engines import trouble_of
 
         raise ContainerFailed("no-engine", trouble_of("container", telling(err)))
     return None
