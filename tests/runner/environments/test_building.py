@@ -14,6 +14,7 @@ import pytest
 
 from dray.core.spec import Environment
 from tests.runner.environments.world import Builder, Index, marker, snapshot_of, wants
+from tests.runner.machines import Followed
 from tests.runner.test_alone import PYTHONS
 
 SHOW = "import apple, sys; print(apple.VERSION)"
@@ -284,3 +285,21 @@ def test_the_client_is_asked_for_nothing_when_it_is_built(builder: Builder) -> N
 
     assert heard.kind == "done"
     assert time.monotonic() - began < 5
+
+
+def test_one_script_gives_the_same_metrics_in_a_built_and_in_an_existing_environment(
+    builder: Builder,
+) -> None:
+    code = (
+        "import dray, apple\nfor step in range(3): dray.log(loss=1 / (step + 1), apple=float(apple.VERSION))"
+    )
+    built = builder.run(code, environment=wants("pear"))
+    existing = builder.run(code, python=str(builder.folders()[0] / "bin" / "python"))
+
+    assert _metrics(built) == _metrics(existing) != []
+
+
+def _metrics(heard: Followed) -> list[object]:
+    assert heard.kind == "done", heard.end
+    (events,) = (data for name, data in heard.streams.items() if name.startswith("events."))
+    return [event["data"] for event in map(json.loads, events.splitlines()) if event["type"] == "metrics"]

@@ -32,6 +32,12 @@ def test_pins_that_contradict_each_other_are_named(builder: Builder) -> None:
     assert len(why) < 500
 
 
+def test_a_build_that_fails_leaves_nothing(builder: Builder) -> None:
+    builder.run("", environment=wants("pear", "apple>=2"))
+
+    assert builder.folders() == []
+
+
 def test_an_unknown_package_is_answered_with_the_nearest_name(builder: Builder) -> None:
     assert "`scikit-lern` in the index; did you mean `scikit-learn`" in _why(
         builder.run("", environment=wants("scikit-lern"))

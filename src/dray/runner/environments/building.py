@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..files import dump, make_folder, read_json, read_text, remove_tree, write_once
 from ..work import Work
-from . import BuildFailed, conda, fingerprint, frozen, overlay, pythons, variables, waiting
+from . import BuildFailed, Stopped, conda, fingerprint, frozen, overlay, pythons, variables, waiting
 from .conda import Conda
 from .place import Place, facts_of, generation_of
 from .provisions import WHEELS, Provisions
@@ -81,7 +81,11 @@ class Builder:
             generation += 1
         folder = self.place.folder(generation)
         remove_tree(folder)
-        facts = self._make(folder, generation, exactly)
+        try:
+            facts = self._make(folder, generation, exactly)
+        except (BuildFailed, Stopped):
+            remove_tree(folder)  # nobody can use it; a build that was killed is swept by the next one
+            raise
         facts["built_s"] = round(time.monotonic() - began, 2)
         self._finish(folder, facts)
         self.place.freeze(facts["lock_kind"], facts.pop("text"), generation)
