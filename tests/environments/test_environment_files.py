@@ -432,6 +432,9 @@ class TestCredentials:
     @pytest.mark.parametrize(
         "line",
         [
+            "--index-url https://ana:SECRET@h.example/simple",
+            "--extra-index-url=https://SECRET@h.example/simple",
+            "-ihttps://ana:SECRET@h.example/simple",
             "--index-url https://h.example/simple?token=SECRET",
             "https://ana:SECRET@h.example/x.whl",
             "x @ https://SECRET@h.example/x.whl",
@@ -482,10 +485,15 @@ class TestIndexes:
             "find_links": [(tmp_path / "wheels").as_uri()],
         }
 
-    def test_a_password_in_an_index_travels_beside_what_is_stored(self, tmp_path: Path) -> None:
+    def test_a_password_in_an_index_travels_beside_what_is_stored(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("INDEX_TOKEN", "T0KEN")
+        monkeypatch.setenv("INDEX_PASSWORD", "SECRET")
         path = written(
             tmp_path,
-            "-i https://ana:SECRET@h.example:8443/simple\n--extra-index-url https://TOKEN@b.example/s\nnumpy\n",
+            "-i https://ana:${INDEX_PASSWORD}@h.example:8443/simple\n"
+            "--extra-index-url https://${INDEX_TOKEN}@b.example/s\nnumpy\n",
             "requirements.txt",
         )
 
@@ -493,10 +501,31 @@ class TestIndexes:
 
         assert found.credentials == {
             "https://h.example:8443/simple": "ana:SECRET",
-            "https://b.example/s": "TOKEN",
+            "https://b.example/s": "T0KEN",
         }
         assert "SECRET" not in repr(found.environment)
-        assert "TOKEN" not in repr(found.environment)
+        assert "T0KEN" not in repr(found.environment)
+
+    def test_a_file_that_does_not_travel_may_hold_it(self, tmp_path: Path) -> None:
+        (tmp_path / "code").mkdir()
+        path = written(tmp_path, "-i https://ana:SECRET@h.example/simple\nnumpy\n", "requirements.txt")
+
+        assert read_found(path, Wish(top=tmp_path / "code")).credentials == {
+            "https://h.example/simple": "ana:SECRET"
+        }
+
+    @pytest.mark.parametrize(
+        "line",
+        ["-i https://h.example/${DRAY_TEST_TOKEN}/simple", "-i https://${NOT_SET_ANYWHERE}@h.example/s"],
+    )
+    def test_a_variable_that_would_be_stored_or_is_not_set_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    ) -> None:
+        monkeypatch.setenv("DRAY_TEST_TOKEN", "T0KEN")
+        with pytest.raises(EnvironmentSyntax, match="line 1") as caught:
+            pip(tmp_path, line)
+
+        assert "T0KEN" not in str(caught.value)
 
     @pytest.mark.parametrize(
         "line", ["-i nowhere", "--extra-index-url https://h:port/x", "-i ''", "-f https://"]

@@ -122,3 +122,9 @@ def test_words_that_make_no_sense(
     (code / "requirements.txt").write_text(requirement + "\n")
     with pytest.raises(kind, match=said):
         ws.submit_planned(Submission(script=str(code / "train.py"), folder=str(code), torch=torch))
+
+
+def test_the_chosen_build_reaches_uv() -> None:
+    from dray.runner.environments.variables import with_index
+
+    assert with_index({}, {"torch_backend": "cu126"}, {})["UV_TORCH_BACKEND"] == "cu126"

@@ -132,7 +132,7 @@ class CredentialsInFile(EnvironmentFileError):
         super().__init__(
             f"an address of `{shown(host)}` in {place} holds a password or token",
             why="what is in the file is stored with every run, for everyone who can see the run",
-            hint="remove it; only the address of an index may hold one: it is taken out of `--index-url ...`",
+            hint="of an index, name a variable in its place: `--index-url https://${USER}:${TOKEN}@...`, or give it as the option `--index-url`",
         )
 
 

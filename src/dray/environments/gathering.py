@@ -51,7 +51,7 @@ class Gathering:
     def __init__(self, wish: Wish, top: Path) -> None:
         self.wish = wish
         self.top = top
-        self.index = Index()
+        self.index = Index(travels=top)
         self.python: str | None = None
         self._requirements: list[str] = []
         self._conda: list[tuple[MatchSpec, Place]] = []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from dray.environments.errors import EnvironmentSyntax, Place
+from dray.environments.errors import CredentialsInFile, EnvironmentSyntax, Place
 from dray.environments.requirements import refuse_credentials
 
 _OPTION = re.compile(
     r"(?P<name>--index-url|--pypi-url|--extra-index-url|--find-links|-i|-f)(?:\s*=\s*|\s+|(?=[^\s=-]))(?P<value>.*)"
 )
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _MEANT = {"-i": "index_url", "--index-url": "index_url", "--pypi-url": "index_url",
           "--extra-index-url": "extra_index_urls", "-f": "find_links", "--find-links": "find_links"}  # fmt: skip
 
@@ -31,6 +33,8 @@ class Index:
     find_links: list[str] = field(default_factory=list)
     credentials: dict[str, str] = field(default_factory=dict)
     """Address as it is stored -> `user:password`."""
+    travels: Path | None = None
+    """The code folder: a file in it is stored with the run, and may hold no password, only the name of a variable that does."""
 
     def option(self, text: str, place: Place) -> bool:
         """Take a line such as `--extra-index-url ADDRESS`; False when it is none."""
@@ -85,6 +89,13 @@ class Index:
         return {name: value for name, value in said.items() if value}
 
     def _without_credentials(self, address: str, place: Place) -> str:
+        if _VARIABLE.search(address.rpartition("@")[2]):
+            # Its value would be stored with the address, and may be a token.
+            raise EnvironmentSyntax(
+                place, "in an address of an index, a variable may stand before the `@` only"
+            )
+        said = _VARIABLE.sub("", address)
+        address = _VARIABLE.sub(lambda match: _value(match[1], place), address)
         try:
             parts = urlsplit(address)
             user, host = parts.netloc.rpartition("@")[::2]
@@ -96,5 +107,24 @@ class Index:
         bare = urlunsplit((parts.scheme, host, parts.path, parts.query, "")).rstrip("/")
         refuse_credentials(bare, place)  # those in the query have no place of their own
         if user:
+            if self.travels and place.path.resolve().is_relative_to(self.travels) and _has_words(said):
+                raise CredentialsInFile(place, host)
             self.credentials[bare] = user
         return bare
+
+
+def _value(name: str, place: Place) -> str:
+    """Of a variable, as pip puts it into an address."""
+    value = os.environ.get(name)
+    if not value:
+        raise EnvironmentSyntax(
+            place, f"`${{{name}}}` is not set in your environment", hint=f"export {name}=..."
+        )
+    return value
+
+
+def _has_words(address: str) -> bool:
+    """Whether something is written before the `@`, besides variables and a name for them."""
+    user = urlsplit(address).netloc.rpartition("@")[0]
+    name, colon, password = user.partition(":")
+    return bool(password or (name and not colon))
