@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import Any, Dict, List
 
 from .. import processes, results
-from ..environments.variables import machine_authorities
-from ..files import dump, make_folder, remove_tree, write_once
+from ..files import dump, remove_tree, write_once
 from ..folder import RunFolder
 from ..launch import Launcher, Order
 from ..machine import user_of
 from ..work import Work
-from . import DEFAULT_IMAGE, building, engines, gpus, images, strays, users, words
+from . import DEFAULT_IMAGE, building, engines, gpus, images, mounts, strays, users, words
 from .engines import ContainerFailed, Engine, Facts
 from .images import Image, Images, Inside
 
@@ -112,10 +110,10 @@ class ContainerLauncher(Launcher):
         wanted = self.spec.get("environment")
         if wanted and any(wanted.get(part) for part in ("packages", "lock", "conda", "python")):
             base = self.image
-            settings = [*_root(self.facts), *self._ca_mount(environ)]
+            settings = [*_root(self.facts), *_mounted(mounts.certificates(self.wish, environ))]
             if self.wish.get("network"):
                 settings += ["--network", str(self.wish["network"])]
-            for mount in self._own_mounts(environ):
+            for mount in mounts.wanted(self.wish, environ):
                 settings += ["--mount", words.mount_word((mount[0], mount[1], True))]
             provisions = self.order.provisions()
             uv = provisions.uv(pictures.work.machine, environ) if provisions else None
@@ -196,69 +194,17 @@ class ContainerLauncher(Launcher):
 
     def _mounts(self, environ: Dict[str, str]) -> List[words.Mount]:
         streams = self.folder.streams(self.number)
-        mounts = [(self.folder.code, words.CODE, False), (streams, words.STREAMS, False)]
-        mounts.append((self._travel(), words.TRAVEL, True))
+        travel = self.order.travel if self.who.is_own else mounts.copy_of(self.order.travel, self.attempt)
+        found = [
+            (self.folder.code, words.CODE, False),
+            (streams, words.STREAMS, False),
+            (travel, words.TRAVEL, True),
+        ]
         if self.who.is_own and self.who.uid:
-            mounts += self._account()
+            found += mounts.account(self.attempt, self.inside)
         elif not self.who.is_own:
-            self._open_for_others(streams)
-        return mounts + self._own_mounts(environ)
-
-    def _own_mounts(self, environ: Dict[str, str]) -> List[words.Mount]:
-        """What the user wants to be seen."""
-        mounts = []
-        for said, there, read_only in self.wish.get("mounts") or []:
-            here = _at_home(said, environ)
-            if not os.path.exists(here):
-                text = "`--mount %s`: there is no such file or folder on the machine" % said
-                raise ContainerFailed("container-failed", text)
-            mounts.append((os.path.realpath(here), there, bool(read_only)))
-        return mounts
-
-    def _account(self) -> List[words.Mount]:
-        """An entry in the list of users, and a home that is theirs."""
-        uid, gid = os.getuid(), os.getgid()
-        name = user_of(uid)[0] or "user"
-        home = os.path.join(self.attempt, "home")
-        make_folder(home)
-        mounts: List[words.Mount] = [(home, words.HOME, False)]
-        for file, text in (
-            ("passwd", users.passwd(self.inside.passwd, name, uid, gid, words.HOME)),
-            ("group", users.group(self.inside.group, name, gid)),
-        ):
-            path = os.path.join(self.attempt, file)
-            write_once(path, text.encode("utf-8", "surrogateescape"))
-            os.chmod(path, 0o644)
-            mounts.append((path, "/etc/" + file, True))
-        return mounts
-
-    def _travel(self) -> str:
-        """The tracking module; as a copy where its reader is somebody else, who may not read ours."""
-        if self.who.is_own:
-            return self.order.travel
-        import shutil
-
-        place = os.path.join(self.attempt, "travel")
-        shutil.copytree(self.order.travel, place)
-        for folder, _, files in os.walk(place):
-            os.chmod(folder, 0o755)
-            for file in files:
-                os.chmod(os.path.join(folder, file), 0o644)
-        return place
-
-    def _open_for_others(self, streams: str) -> None:
-        """The container is not the user's: what it writes into has to be open. Nobody else of the machine gets past the run's folder."""
-        make_folder(os.path.join(self.folder.code, results.OUTPUTS))
-        for folder in (self.folder.code, os.path.join(self.folder.code, results.OUTPUTS), streams):
-            os.chmod(folder, 0o777)
-        for folder, folders, files in os.walk(self.folder.code):
-            for name in (*folders, *files):
-                path = os.path.join(folder, name)
-                mode = os.lstat(path).st_mode
-                if not stat.S_ISLNK(mode):
-                    os.chmod(
-                        path, stat.S_IMODE(mode) | (0o777 if stat.S_ISDIR(mode) or mode & 0o100 else 0o666)
-                    )
+            mounts.open_for_others(self.folder.code, streams)
+        return found + mounts.wanted(self.wish, environ)
 
     def _env(self) -> Dict[str, str]:
         """What the script finds beside the image's own variables."""
@@ -285,26 +231,11 @@ class ContainerLauncher(Launcher):
 
     def _ca(self, one: words.Container, environ: Dict[str, str]) -> None:
         """The certificates that the user trusts, for all programs that ask for a file of them."""
-        mount = self._ca_file(environ)
+        mount = mounts.certificates(self.wish, environ)
         if mount:
             one.mounts.append(mount)
             for name in _CA_VARIABLES:
                 one.env.setdefault(name, words.CA)
-
-    def _ca_mount(self, environ: Dict[str, str]) -> List[str]:
-        mount = self._ca_file(environ)
-        return ["--mount", words.mount_word(mount)] if mount else []
-
-    def _ca_file(self, environ: Dict[str, str]) -> words.Mount | None:
-        wanted = self.wish.get("ca")
-        if not wanted:
-            return None
-        path = machine_authorities() if wanted == "machine" else _at_home(wanted, environ)
-        if not path or not os.path.isfile(path):
-            raise ContainerFailed(
-                "container-failed", "there is no bundle of certificates on the machine: %s" % wanted
-            )
-        return os.path.realpath(path), words.CA, True
 
     def _secrets(self, one: words.Container) -> None:
         """By the pipe to the shell where there is one and it can name them, else through the engine's own environment."""
@@ -417,19 +348,18 @@ class ContainerLauncher(Launcher):
         if self.who.is_own or self.image is None or os.getuid() == 0:
             return
         run = ["run", "--rm", "--network", "none", *_root(self.facts), "--entrypoint", "chown"]
-        mounts = [
+        theirs = [
             (self.folder.code, words.CODE, False),
             (self.folder.streams(self.number), words.STREAMS, False),
         ]
-        for mount in mounts:
+        for mount in theirs:
             run += ["--mount", words.mount_word(mount)]
         owner = "0:0" if self.facts.is_rootless else "%d:%d" % (os.getuid(), os.getgid())
         self.engine.ask([*run, self.image.id, "-hR", owner, words.CODE, words.STREAMS])
 
 
-def _at_home(path: str, environ: Dict[str, str]) -> str:
-    """`~/x` is in the user's home on this machine."""
-    return environ.get("HOME", "") + path[1:] if path.startswith("~/") else path
+def _mounted(mount: words.Mount | None) -> List[str]:
+    return ["--mount", words.mount_word(mount)] if mount else []
 
 
 def _root(facts: Facts) -> List[str]:
