@@ -260,11 +260,13 @@ def test_a_key_file_is_looked_at_and_means_the_same_in_every_folder(world: World
 def test_a_broken_file_of_one_compute_hides_no_other_and_can_be_removed(shell: Shell) -> None:
     folder = Path(shell.env["DRAY_HOME"]) / "computes"
     folder.mkdir(parents=True)
-    (folder / "good.compute").write_text('{"v": 1, "kind": "vm", "options": {"address": "10.0.0.5"}}')
+    (folder / "good.compute").write_text(
+        '{"v": 1, "kind": "vm", "options": {"address": "127.0.0.99", "port": 9}}'
+    )
     (folder / "bad.compute").write_text("{")
     listed = shell.dray("compute", "list")
     assert listed.returncode == 0, listed.stderr
-    assert b"10.0.0.5" in listed.stdout
+    assert b"127.0.0.99" in listed.stdout
     assert b"broken" in listed.stdout
     assert shell.dray("submit", "-c", "bad", "--", "true").returncode != 0
     assert b"cannot be read" in shell.dray("compute", "check", "bad").stderr
