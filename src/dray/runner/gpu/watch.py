@@ -126,7 +126,8 @@ class Watch:
             self._gone("the sampler ended before its time")
 
     def _gone(self, why: str) -> None:
-        self.trouble = why
+        if self.usage is None:  # once it has summed up, its end is as it should be
+            self.trouble = why
         self.close()
 
 
