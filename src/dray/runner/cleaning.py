@@ -309,9 +309,8 @@ class Cleaning:
         if lock is None:
             raise Kept("it is being built")
         try:
-            # The lock first: who is killed between the two leaves an environment to clear away, and not a lock for nothing.
-            os.unlink(lock_of(path) + ".lock")
             place = _to_trash(self.machine.environments, name)
+            os.unlink(lock_of(path) + ".lock")
             bytecode.forget(self.machine, path)
             return place
         finally:

@@ -34,6 +34,7 @@ class Taking:
         self._growing: dict[str, _Growing] = {}
         self._again: list[str] = []
         self._made: set[str] = set()
+        self._own = os.urandom(4).hex()
 
     def __enter__(self) -> Taking:
         make_folder(self.machine.incoming)
@@ -93,7 +94,7 @@ class Taking:
         """The most frequent case, with as few calls to the system as it takes."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise Trouble("wrong-digest", "a blob arrived damaged")
-        beside = os.path.join(self.machine.incoming, "%s.%s" % (digest, os.urandom(4).hex()))
+        beside = "%s/%s.%s" % (self.machine.incoming, digest, self._own)
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
         try:
             try:

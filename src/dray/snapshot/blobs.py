@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import stat
 import time
@@ -58,10 +59,12 @@ class BlobStore:
     def __init__(self, home: str) -> None:
         self.folder = os.path.join(home, "blobs")
         self._incoming = os.path.join(self.folder, "incoming")
+        self._young = itertools.count()
+        self._own = os.urandom(8).hex()
 
     def path(self, digest: str) -> str:
         """Where the blob lies, or would."""
-        return os.path.join(self.folder, digest[:2], digest[2:])
+        return f"{self.folder}{os.sep}{digest[:2]}{os.sep}{digest[2:]}"
 
     def has(self, digest: str, size: int) -> bool:
         """The size is compared because a crash of the machine can leave a name without its content."""
@@ -91,7 +94,7 @@ class BlobStore:
 
     def young(self) -> str:
         """A name for a content that is not complete."""
-        return os.path.join(self._incoming, f"{os.getpid()}-{os.urandom(8).hex()}")
+        return f"{self._incoming}{os.sep}{os.getpid()}-{self._own}-{next(self._young)}"
 
     def free(self) -> int:
         """Bytes that this user may still write."""
@@ -165,9 +168,28 @@ class BlobStore:
         piece = os.read(source, _PIECE)
         hasher = hashlib.sha256(piece)
         told(len(piece))
-        if len(piece) == expected < _PIECE and self.has(hasher.hexdigest(), expected):
-            return hasher.hexdigest(), expected  # a small file is known before anything is written
+        if len(piece) == expected < _PIECE:
+            digest = hasher.hexdigest()
+            if not self.has(digest, expected):  # a small file is known before anything is written
+                self._write_small(piece, digest)
+            return digest, expected
         return self._write(source, piece, hasher, told)
+
+    def _write_small(self, data: bytes, digest: str) -> None:
+        """The most frequent case, with as few calls to the system as it takes: a content that is not there, in one piece."""
+        young = self.young()
+        try:
+            target = os.open(young, _CREATE, 0o400)
+            try:
+                _write_all(target, data)
+            finally:
+                os.close(target)
+            self._place(young, digest)
+        except BaseException as error:
+            _unlink(young)
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise NoRoomForBlobs(self.folder, len(data), self.free()) from error
+            raise
 
     def _write(
         self, source: int, piece: bytes, hasher: _Hash, told: Callable[[int], None]
@@ -199,6 +221,9 @@ class BlobStore:
         if self.has(digest, size):  # leave it and the time of its folder alone
             os.unlink(young)
             return
+        self._place(young, digest)
+
+    def _place(self, young: str, digest: str) -> None:
         final = self.path(digest)
         try:
             os.replace(young, final)

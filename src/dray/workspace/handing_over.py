@@ -149,14 +149,16 @@ class _HandingOver:
 
     def _send_blobs(self, lacks: Sequence[str], partial: Mapping[str, int]) -> None:
         """The contents that the machine lacks."""
+        from dray.snapshot import BlobStore
         from dray.workspace.sending import Sending
 
+        kept = BlobStore(str(self._snapshot.home))
         sizes = {digest: size for _, digest, size, _ in self._snapshot.manifest["files"]}
         sizes |= self._along.sizes
         self._missing = sum(sizes.get(d, 0) for d in lacks) - sum(partial.get(d, 0) for d in lacks)
         Sending(
             self.connection,
-            lambda digest: self._along.path_of(digest) or self._snapshot.blob_path(digest),
+            lambda digest: self._along.path_of(digest) or kept.path(digest),
             sizes,
             lambda done, total: self._tell(Progress("sending the code", done, total)),
             may_pack=not self._target.is_here,

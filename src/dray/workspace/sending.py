@@ -32,7 +32,7 @@ class Sending:
     def __init__(
         self,
         connection: Connection,
-        path_of: Callable[[str], Path],
+        path_of: Callable[[str], str | Path],
         sizes: Mapping[str, int],
         tell: Callable[[int, int], None],
         *,
