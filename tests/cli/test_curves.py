@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,15 @@ def test_ticks_are_round() -> None:
 def test_ticks_of_a_logarithmic_axis_are_powers_of_ten_or_parts_of_them() -> None:
     assert texts(Axis(1e-4, 1, log=True)) == ["0.0001", "0.001", "0.01", "0.1", "1"]
     assert texts(Axis(0.5, 9, log=True)) == ["0.5", "1", "2", "5"]
+
+
+def test_ticks_within_a_second_are_those_of_a_clock_too() -> None:
+    begin = time.mktime((2026, 11, 18, 14, 3, 5, 0, 0, -1))
+    shown = texts(Axis(begin + 0.15, begin + 0.75, kind=MOMENT))
+
+    assert len(shown) > 1
+    assert all(re.fullmatch(r"14:03:05\.\d{1,6}", text) for text in shown)
+    assert shown == sorted(set(shown))
 
 
 def test_ticks_of_time_are_those_of_a_clock() -> None:

@@ -293,6 +293,7 @@ def test_strays_of_dead_runs_go_before_the_next_one_starts(shell: Shell, docker:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_log_of_1_gb_is_whole(shell: Shell) -> None:
     shell.write(
         "s.py", "import sys\nline = 'x' * 1023 + '\\n'\nfor _ in range(1 << 20): sys.stdout.write(line)\n"

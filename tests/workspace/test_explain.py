@@ -10,7 +10,9 @@ import pytest
 from tests.workspace.worlds import World
 
 
-@pytest.mark.parametrize("path", ["data/b", "./data/b", "{code}/data/b", "{folder}/data/b"])
+@pytest.mark.parametrize(
+    "path", ["data/b", "./data/b", "{code}/data/b", "{folder}/data/b", "/dray/code/data/b"]
+)
 def test_a_file_that_did_not_travel_is_named_as_it_stands_in_the_code_folder(world: World, path: str) -> None:
     folder = str(world.project)
     world.write(".gitignore", "data/\n")

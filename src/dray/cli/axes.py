@@ -169,7 +169,23 @@ def _moments(values: Sequence[float]) -> list[str]:
     else:
         form = "%H:%M:%S" if any(clock.tm_sec for clock in clocks) else "%H:%M"
     texts = [time.strftime(form, clock) for clock in clocks]
+    if len(set(texts)) < len(texts):
+        texts = _fractions(values, clocks)
     return texts if len(set(texts)) == len(texts) else numbers(values)
+
+
+def _fractions(values: Sequence[float], clocks: Sequence[time.struct_time]) -> list[str]:
+    """21:19:05.165, with as many decimals as tell the values apart."""
+    texts: list[str] = []
+    for decimals in range(1, 7):
+        # Cut, not rounded: 59.9996 s must not become the next minute's.
+        texts = [
+            f"{time.strftime('%H:%M:%S', clock)}{f'{value % 1 + 1e-7:.7f}'[1 : 2 + decimals]}"
+            for value, clock in zip(values, clocks, strict=True)
+        ]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
 
 
 def _lengths(values: Sequence[float]) -> list[str]:

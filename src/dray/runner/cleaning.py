@@ -309,8 +309,9 @@ class Cleaning:
         if lock is None:
             raise Kept("it is being built")
         try:
-            place = _to_trash(self.machine.environments, name)
+            # The lock first: who is killed between the two leaves an environment to clear away, and not a lock for nothing.
             os.unlink(lock_of(path) + ".lock")
+            place = _to_trash(self.machine.environments, name)
             bytecode.forget(self.machine, path)
             return place
         finally:

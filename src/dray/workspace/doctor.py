@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from dray.core.durations import show_bytes
-from dray.core.errors import DrayError, printable
+from dray.core.errors import DrayError, UnknownName, printable
 from dray.workspace.finding import Finding
 from dray.workspace.python import users_python
 
@@ -22,6 +22,12 @@ _LITTLE = 2_000_000_000
 def examine(workspace: Workspace, compute: str | None = None) -> list[Finding]:
     """This client, then every compute; or that one alone."""
     if compute is not None:
+        try:
+            workspace.target(compute)
+        except UnknownName:
+            raise
+        except DrayError:
+            pass  # a finding
         return check_compute(workspace, compute)
     found = [_python(), _users_python(), _history(workspace), *_room(workspace), _git()]
     for name in workspace.compute_names():

@@ -77,6 +77,7 @@ def _left_out_and_missed(run_id: str, spec: RunSpec, last_lines: bytes) -> list[
     path = path.rpartition(f"/{run_id}/code/")[2]
     if spec.folder:
         path = path.removeprefix(spec.folder.rstrip("/") + "/")
-    path = path.removeprefix("./")
+    # ... or by the one that the folder has in a container.
+    path = path.removeprefix("/dray/code/").removeprefix("./")
     rule = explain_missing(spec.left_out, path)
     return [f"`{printable(path)}` did not travel: left out by {printable(rule)}"] if rule else []

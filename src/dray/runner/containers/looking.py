@@ -72,10 +72,10 @@ def meet(engine: Engine) -> Facts:
 
 def toolkit_of(engine: Engine) -> gpus.Toolkit:
     """What this machine has for GPUs in containers."""
-    from ..gpu import devices
+    from ..gpu.examine import has_gpu
 
     path = engine.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-    seen = devices.devices()
+    is_there, trouble = has_gpu()
     cdi = [
         os.path.join(folder, name)
         for folder in _CDI
@@ -83,10 +83,10 @@ def toolkit_of(engine: Engine) -> gpus.Toolkit:
         if "nvidia" in name
     ]
     return gpus.Toolkit(
-        has_gpu=bool(seen.devices) or seen.has_hardware,
+        has_gpu=is_there,
         ctk=find_program(["nvidia-ctk"], path),
         hook=find_program(list(_HOOKS), path),
         cdi_files=cdi,
         snap=os.path.realpath(engine.program).startswith("/snap/") or engine.program.startswith("/snap/"),
-        driver_trouble="" if seen.devices or not seen.has_hardware else str(seen.why or ""),
+        driver_trouble=trouble,
     )

@@ -44,19 +44,26 @@ class Builder:
         Raises BuildFailed or Stopped.
         """
         make_folder(self.work.machine.environments)
-        lock, before = waiting.take(self.place, self.work)
+        lock, before = waiting.take(self.place, self.work, self._is_enough)
         try:
             facts = self.place.ready()
+            if facts is None and lock is None:  # gone again in this very moment
+                return self.provide()
             if facts is None or (self.refresh and facts.get("built", 0.0) < self._began):
                 waiting.let_die(before, self.work)
                 facts = self._build(facts)
             else:
                 facts["built_s"] = None
         finally:
-            os.close(lock)
+            if lock is not None:
+                os.close(lock)
         if self.wheels:
             remove_tree(self.wheels)
         return facts
+
+    def _is_enough(self) -> bool:
+        """Whether another run has built it meanwhile."""
+        return not self.refresh and self.place.is_complete() and self.place.ready() is not None
 
     # -- building, under the lock
 

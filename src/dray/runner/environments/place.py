@@ -96,6 +96,10 @@ class Place:
         """The facts of the environment, if it is there and whole."""
         return facts_of(self.folder(generation_of(self.frozen())), whole=True)
 
+    def is_complete(self) -> bool:
+        """Whether the present generation has its marker; whether it is whole is another question."""
+        return os.path.exists(os.path.join(self.folder(generation_of(self.frozen())), "complete"))
+
     def use(self, facts: Mapping[str, Any]) -> None:
         """Note that it is used: when room is needed, what was used longest ago goes first."""
         try:

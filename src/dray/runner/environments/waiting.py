@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Optional, Tuple
+from typing import Callable, Optional, Tuple
 
 from ..folder import RUN_ID, RunFolder
 from ..work import LOG, Work
@@ -17,8 +17,11 @@ _DYING_S = 15.0
 _PIECE = 1 << 20
 
 
-def take(place: Place, work: Work) -> Tuple[int, str]:
-    """The lock of that environment (close it to let go), and who had it before. Raises Stopped."""
+def take(place: Place, work: Work, is_enough: Callable[[], bool]) -> Tuple[Optional[int], str]:
+    """The lock of that environment (close it to let go), and who had it before. Raises Stopped.
+
+    None as soon as `is_enough`: twenty that wait do not queue for a lock that they no longer need.
+    """
     before = builder_of(place.lock_path)
     watched: Optional[_Builder] = None
     while True:
@@ -29,6 +32,8 @@ def take(place: Place, work: Work) -> Tuple[int, str]:
         if watched is None or name != watched.name:
             watched = _Builder(name, work)
         watched.pass_on()
+        if is_enough():
+            return None, name
         if not work.may_go_on():
             raise Stopped
         time.sleep(_TICK_S)

@@ -12,12 +12,13 @@ import select
 import signal
 import stat
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..files import read_text, write_all
 from ..machine import Machine, user_of
 from . import devices, frameworks, nvml
 from .nvml import Nvml, NvmlError, or_none
+from .watch import let_go_of_all_but
 
 _PATIENCE_S = 20.0
 
@@ -63,7 +64,7 @@ def within(patience_s: float, ask: Callable[[], Dict[str, Any]]) -> Optional[Dic
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(answer)
+            let_go_of_all_but(words)
             write_all(words, json.dumps(ask()).encode())
         finally:
             os._exit(0)
@@ -74,6 +75,8 @@ def within(patience_s: float, ask: Callable[[], Dict[str, Any]]) -> Optional[Dic
         while select.select([answer], [], [], max(until - time.monotonic(), 0.0))[0]:
             piece = os.read(answer, 1 << 20)
             if not piece:
+                os.waitpid(pid, 0)  # it has let go of the pipe, and ends
+                pid = 0
                 told: Dict[str, Any] = json.loads(said.decode())
                 return told
             said += piece
@@ -81,9 +84,24 @@ def within(patience_s: float, ask: Callable[[], Dict[str, Any]]) -> Optional[Dic
         return None
     finally:
         os.close(answer)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)  # one that hangs in the driver is not waited for
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)  # one that hangs in the driver is not waited for
     return None
+
+
+def has_gpu() -> Tuple[bool, str]:
+    """(a GPU is in the machine, what is wrong with its driver); from a driver that may hang."""
+    told = within(_PATIENCE_S, _has_gpu)
+    if told is None:
+        return True, "the driver did not answer in %d s" % _PATIENCE_S
+    return bool(told["there"]), str(told["trouble"])
+
+
+def _has_gpu() -> Dict[str, Any]:
+    seen = devices.devices()
+    wrong = bool(seen.has_hardware and not seen.devices)
+    return {"there": bool(seen.devices) or seen.has_hardware, "trouble": str(seen.why or "") if wrong else ""}
 
 
 def _driver() -> Dict[str, Any]:

@@ -49,7 +49,7 @@ class Watch:
         if pid == 0:
             try:
                 processes.die_with_parent(prctl, mine)
-                _let_go_of_all_but(orders_r, reports_w)
+                let_go_of_all_but(orders_r, reports_w)
                 from .sampler import Sampler
 
                 Sampler(run_id, guard, os.path.join(streams, STREAM), orders_r, reports_w).main()
@@ -126,11 +126,12 @@ class Watch:
             self._gone("the sampler ended before its time")
 
     def _gone(self, why: str) -> None:
-        self.trouble = why
+        if self.usage is None:  # once it has summed up, its end is as it should be
+            self.trouble = why
         self.close()
 
 
-def _let_go_of_all_but(*kept: int) -> None:
+def let_go_of_all_but(*kept: int) -> None:
     """The locks of the run are held by runner and guard alone."""
     try:
         known = [int(name) for name in os.listdir("/proc/self/fd")]

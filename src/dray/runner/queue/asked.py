@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from . import wants
 from .desk import Desk, NoDesk
-from .machine_units import Look, cores, look
+from .machine_units import Look, cores, look, may_have_gpus
 
 
 class Refused(Exception):
@@ -32,6 +32,10 @@ class Asked:
         try:
             # Who asks for none sees none, wherever it is; a default of none hides only what is there.
             is_none = said is None or (said.get("count") == 0 and not said.get("default"))
+            if not is_none and said and said.get("default"):
+                is_none = (
+                    not may_have_gpus()
+                )  # who asked for nothing in particular does not wait for an answer
             self.look = Look((), cores(), None, has_hardware=False) if is_none else look()
             self.at = time.monotonic()
             self.wants = wants.of_spec(spec, self.look.units)

@@ -81,6 +81,13 @@ def _look(seen: devices.Seen, percents: Dict[int, Optional[int]]) -> Look:
     return Look(tuple(units), cores(), seen.why, seen.has_hardware)
 
 
+def may_have_gpus() -> bool:
+    """Whether it is worth while to ask a driver: a look at a few files, where asking takes milliseconds."""
+    # The device files may come with the first use; the module is there before.
+    files = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
+    return bool(os.environ.get("DRAY_NVML")) or any(map(os.path.exists, files))
+
+
 def cores() -> int:
     """How many cores a run may use here."""
     if hasattr(os, "sched_getaffinity"):
