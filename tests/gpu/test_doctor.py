@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dray.runner.gpu.examine import within
+from dray.runner.gpu.asking import within
 from dray.workspace.finding import Finding
 from dray.workspace.gpu_findings import findings
 from tests.gpu.fake import GIB, FakeNvml

@@ -471,11 +471,9 @@ class Server:
             for name in ("python", "python3", "uv", "git", "nvidia-smi", "docker", "podman", "nerdctl")
         }
         if header.get("gpus"):
-            from .gpu.devices import devices
+            from .gpu.facts import for_builds
 
-            seen = devices()
-            rows = [{"name": one.name, "capability": one.compute_capability} for one in seen.devices]
-            facts["gpus"] = {"driver": seen.driver, "why": seen.why, "devices": rows}
+            facts["gpus"] = for_builds()
         if header.get("attach"):
             from .queue.machine_units import look
 

@@ -162,7 +162,9 @@ class Steps:
         try:
             self._order({"quit": True})
         except GuardGone:
-            return  # it went first
+            pass  # it went first
+        if self._hand is not None:
+            self._hand.close()
 
     def kill_without_guard(self, run_id: str) -> None:
         """The guard was killed: the script died with it (PDEATHSIG), its descendants are ours to end."""

@@ -6,21 +6,18 @@ Read `examine` first. The driver is asked in a process of its own, because one t
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import select
-import signal
 import stat
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from ..files import read_text, write_all
+from ..files import read_text
 from ..machine import Machine, user_of
 from . import devices, frameworks, nvml
+from .asking import patience_s, within
 from .nvml import Nvml, NvmlError, or_none
-from .watch import let_go_of_all_but
 
-_PATIENCE_S = 20.0
+_THOROUGH = 2  # who looks for what is wrong waits longer than who wants to go on
 
 
 def examine(machine: Machine, python: Optional[str], path: str) -> Dict[str, Any]:
@@ -46,11 +43,10 @@ def examine(machine: Machine, python: Optional[str], path: str) -> Dict[str, Any
         },
         "environments": _environments(machine),
     }
-    told = within(_PATIENCE_S, _driver)
+    limit_s = _THOROUGH * patience_s()
+    told = within(limit_s, _driver)
     facts["gpus"] = (
-        told
-        if told is not None
-        else {"devices": [], "why": "the driver did not answer in %d s" % _PATIENCE_S}
+        told if told is not None else {"devices": [], "why": "the driver did not answer in %d s" % limit_s}
     )
     return facts
 
@@ -58,43 +54,12 @@ def examine(machine: Machine, python: Optional[str], path: str) -> Dict[str, Any
 _MODULES = {"nvidia", "nvidia_uvm", "nouveau", "amdgpu"}
 
 
-def within(patience_s: float, ask: Callable[[], Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """What `ask` says, asked in a process of its own; None when it does not come in time, or the process crashes."""
-    answer, words = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            let_go_of_all_but(words)
-            write_all(words, json.dumps(ask()).encode())
-        finally:
-            os._exit(0)
-    os.close(words)
-    said = b""
-    until = time.monotonic() + patience_s
-    try:
-        while select.select([answer], [], [], max(until - time.monotonic(), 0.0))[0]:
-            piece = os.read(answer, 1 << 20)
-            if not piece:
-                os.waitpid(pid, 0)  # it has let go of the pipe, and ends
-                pid = 0
-                told: Dict[str, Any] = json.loads(said.decode())
-                return told
-            said += piece
-    except ValueError:
-        return None
-    finally:
-        os.close(answer)
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, os.WNOHANG)  # one that hangs in the driver is not waited for
-    return None
-
-
 def has_gpu() -> Tuple[bool, str]:
     """(a GPU is in the machine, what is wrong with its driver); from a driver that may hang."""
-    told = within(_PATIENCE_S, _has_gpu)
+    limit_s = _THOROUGH * patience_s()
+    told = within(limit_s, _has_gpu)
     if told is None:
-        return True, "the driver did not answer in %d s" % _PATIENCE_S
+        return True, "the driver did not answer in %d s" % limit_s
     return bool(told["there"]), str(told["trouble"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from . import asking, devices
 from .devices import Device, Seen
 
 
@@ -46,3 +47,15 @@ def of_device(device: Device) -> Dict[str, Any]:
         ],
         "trouble": device.trouble,
     }
+
+
+def for_builds() -> Dict[str, Any]:
+    """What decides which build of a framework uses the GPUs; never waits for a driver that hangs."""
+    told = asking.within(asking.patience_s(), _for_builds)
+    return {"driver": None, "why": asking.silence(), "devices": []} if told is None else told
+
+
+def _for_builds() -> Dict[str, Any]:
+    seen = devices.devices()
+    rows = [{"name": one.name, "capability": one.compute_capability} for one in seen.devices]
+    return {"driver": seen.driver, "why": seen.why, "devices": rows}

@@ -38,6 +38,8 @@ class Asked:
                 )  # who asked for nothing in particular does not wait for an answer
             self.look = Look((), cores(), None, has_hardware=False) if is_none else look()
             self.at = time.monotonic()
+            if self.look.is_silent and said and (said.get("count") or said.get("ids")):
+                raise Refused("driver-silent", "%s, `--gpus 0` runs without a GPU" % self.look.why)
             self.wants = wants.of_spec(spec, self.look.units)
             wants.check(self.wants, self.look.units, self.look.cores, self.look.why)
         except wants.Impossible as trouble:

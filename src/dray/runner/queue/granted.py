@@ -62,10 +62,12 @@ def _names(word: str, unit: Unit) -> bool:
     return word == unit.label or (len(word) > 4 and unit.uuid.lower().startswith(word.lower()))
 
 
-def of(uuids: Tuple[str, ...], units: Tuple[Unit, ...], spec: Dict[str, Any]) -> Granted:
-    """The grant of those devices to that run, in the order of the bus."""
+def of(
+    uuids: Tuple[str, ...], units: Tuple[Unit, ...], spec: Dict[str, Any], *, may_be_more: bool = False
+) -> Granted:
+    """The grant of those devices to that run, in the order of the bus. `may_be_more`: nobody knows what there is."""
     asked: Optional[Dict[str, Any]] = spec.get("gpus")
     held = tuple(unit for unit in units if unit.uuid in uuids)
-    said = asked is not None and (bool(units) or not asked.get("default"))
+    said = asked is not None and (bool(units) or may_be_more or not asked.get("default"))
     others = tuple(unit for unit in units if unit.uuid not in uuids)
     return Granted(held, others, bool((asked or {}).get("numbers")), hides=said)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .wants import Unit
 
 if TYPE_CHECKING:
     from ..gpu import devices, nvml
+
+_SOON_S = 0.3  # most drivers answer sooner
 
 
 class Look(NamedTuple):
@@ -18,11 +21,65 @@ class Look(NamedTuple):
     cores: int
     why: Optional[str]
     has_hardware: bool
+    is_silent: bool = False
+    """The driver did not answer: what there is is not known."""
 
 
 def look(busy: bool = False) -> Look:
-    """Ask the driver; never raises. `busy`: also how much each GPU computes just now."""
-    from ..gpu import devices, nvml  # milliseconds, and most runs ask for no GPU
+    """Ask the driver; never raises, and never waits for long. `busy`: also how much each GPU computes just now."""
+    from ..gpu import asking, devices, nvml  # noqa: F401 # milliseconds, once here and not in each process that asks
+
+    told = asking.within(asking.patience_s(), lambda: _told(busy))
+    return silent() if told is None else _understood(told)
+
+
+class Looking:
+    """Looks again and again, for who has other things to do than to wait for a driver."""
+
+    def __init__(self) -> None:
+        from ..gpu import asking, devices, nvml  # noqa: F401 # as above
+
+        self._asking = asking.Asking(lambda: _told(busy=False))
+        self._patience_s = asking.patience_s()
+
+    def soon(self) -> Optional[Look]:
+        """A look; None while the driver has not answered, and one that says so when that takes long or comes to nothing."""
+        told = self._asking.answer(_SOON_S)
+        if told is not None:
+            return _understood(told)
+        is_late = time.monotonic() - self._asking.since > self._patience_s
+        return silent() if is_late or not self._asking.pid else None
+
+    def end(self) -> None:
+        """No more looks are wanted."""
+        self._asking.drop()
+
+
+def silent() -> Look:
+    """What is seen of a driver that does not answer."""
+    from ..gpu import asking
+
+    return Look((), cores(), asking.silence(), has_hardware=True, is_silent=True)
+
+
+def _told(busy: bool) -> Dict[str, Any]:
+    seen = _seen(busy)
+    return {"units": seen.units, "why": seen.why, "has_hardware": seen.has_hardware}
+
+
+def _understood(told: Dict[str, Any]) -> Look:
+    """What `_told` said, after its way between two processes."""
+    units = (Unit._make(row) for row in told["units"])
+    return Look(
+        tuple(unit._replace(users=tuple((pid, uid) for pid, uid in unit.users)) for unit in units),
+        cores(),
+        told["why"],
+        told["has_hardware"],
+    )
+
+
+def _seen(busy: bool) -> Look:
+    from ..gpu import devices, nvml
 
     if not busy:
         return _look(devices.devices(), {})

@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional
 
 from . import turn
 from .asked import Asked
-from .machine_units import look
+from .machine_units import Looking
 from .turn import Scene, Ticket
 
 _LOOK_S = 2.0
@@ -26,6 +26,7 @@ class Placing:
         self.asked = asked
         self._ticket = Ticket(0, asked.wants, ready=True, since=time.time())
         self._file: Optional[int] = None
+        self._looking: Optional[Looking] = None
         self._told: Optional[Dict[str, Any]] = None
         self._beat = time.monotonic()
         if asked.desk is not None:
@@ -51,6 +52,8 @@ class Placing:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        if self._looking is not None:
+            self._looking.end()
 
     def give_up(self) -> None:
         """Nobody wants it any more."""
@@ -65,12 +68,22 @@ class Placing:
         if time.monotonic() - self._beat > _BEAT_S:
             desk.write(self._file, self._ticket)
             self._beat = time.monotonic()
-        if self.asked.wants.gpus and time.monotonic() - self.asked.at > _LOOK_S:
-            self.asked.look, self.asked.at = look(), time.monotonic()
+        is_known = self._is_known()
         units = self.asked.look.units if self.asked.wants.gpus else ()
         tickets = desk.tickets()
         scene = Scene(units, self.asked.look.cores, desk.locked([unit.uuid for unit in units]))
-        if self._ticket.number in turn.grants(tickets, scene):
+        if is_known and self._ticket.number in turn.grants(tickets, scene):
             return {"turn": True}
         place, of = turn.place_of(self._ticket.number, tickets)
         return {"place": place, "of": of}
+
+    def _is_known(self) -> bool:
+        """Whether it is known how the GPUs stand now, as far as that matters."""
+        if not self.asked.wants.gpus or time.monotonic() - self.asked.at <= _LOOK_S:
+            return True
+        self._looking = self._looking or Looking()
+        seen = self._looking.soon()
+        if seen is None or seen.is_silent:
+            return False
+        self.asked.look, self.asked.at = seen, time.monotonic()
+        return True

@@ -16,7 +16,7 @@ from . import granted, turn
 from .asked import Asked
 from .desk import Desk, NoDesk, let_go, name_of
 from .granted import Granted
-from .machine_units import look
+from .machine_units import Looking
 from .turn import Scene, Ticket
 
 _BEAT_S = 5.0
@@ -64,7 +64,11 @@ class Leases(Scheduler):
         asked: Asked,
         steps: Steps,
         said: StateStream,
+        place_s: float = _PLACE_S,
+        day_s: float = _DAY_S,
     ) -> None:
+        """While the run lives its files are looked for every `place_s`, and touched every `day_s`."""
+        self._place_s, self._day_s = place_s, day_s
         self._spec = spec
         self._wants = asked.wants
         self._seen = asked.look
@@ -76,6 +80,7 @@ class Leases(Scheduler):
         self._ticket = Ticket(0, self._wants, run=str(spec.get("id")), since=time.time())
         self._file: Optional[int] = None
         self._leases: List[Tuple[str, int]] = []
+        self._looking: Optional[Looking] = None
         self._beat = self._told = self._placed = self._refreshed = 0.0
         self._last_told: Any = None
         self._noted: Set[str] = set()
@@ -103,6 +108,9 @@ class Leases(Scheduler):
             return self._wait()
         except (NoDesk, OSError) as trouble:
             raise _failed(trouble) from None
+        finally:
+            if self._looking is not None:
+                self._looking.end()
 
     def _wait(self) -> Granted:
         self._write(ready=True)
@@ -126,20 +134,28 @@ class Leases(Scheduler):
     def tend(self) -> None:
         """Keep the files young, and see that nobody has removed them."""
         now = time.monotonic()
-        if self._file is None or now - self._placed < _PLACE_S:
+        if self._file is None or now - self._placed < self._place_s:
             return
         self._placed = now
-        if not self._desk.is_in_place(self._file, number=self._ticket.number):
+        try:
+            self._mend()
+        except (NoDesk, OSError) as trouble:
+            self._note("nobody may see any more what this run holds: %s" % _failed(trouble))
+        if now - self._refreshed > self._day_s:
+            self._refreshed = now
+            for fd in [self._my_file(), *(fd for _, fd in self._leases)]:
+                self._desk.refresh(fd)
+
+    def _mend(self) -> None:
+        """Whatever of our files was removed is there again. Raises NoDesk, OSError."""
+        if not self._desk.is_in_place(self._my_file(), number=self._ticket.number):
             self._again()
-        for uuid, fd in list(self._leases):
+        for at, (uuid, fd) in enumerate(self._leases):
             if not self._desk.is_in_place(fd, uuid):
                 again = self._desk.take(((uuid, None if not self._wants.share else self._wants.memory),))
                 if again:
-                    self._leases.append((uuid, again[0]))
-        if now - self._refreshed > _DAY_S:
-            self._refreshed = now
-            for fd in [self._file, *(fd for _, fd in self._leases)]:
-                self._desk.refresh(fd)
+                    self._leases[at] = (uuid, again[0])
+                    let_go([fd])
 
     def leave(self) -> None:
         """Give it all back."""
@@ -169,8 +185,8 @@ class Leases(Scheduler):
             self._polite_until = time.monotonic() + _POLITE_S
             return None
         # Nobody of dray's is in the way any more; whether others are, only the driver can tell.
-        if self._wants.gpus and time.monotonic() - self._seen_at > _LOOK_S:
-            self._look()
+        if self._wants.gpus and time.monotonic() - self._seen_at > _LOOK_S and not self._look():
+            return None
         held = None if self._comes_after_another(tickets) else self._grant(tickets)
         try:
             locks = self._desk.take(held) if held is not None else None
@@ -200,8 +216,16 @@ class Leases(Scheduler):
             units = tuple(unit._replace(users=(), used=0) for unit in units)
         return Scene(tuple(units), self._seen.cores, self._desk.locked([unit.uuid for unit in units]))
 
-    def _look(self) -> None:
-        self._seen, self._seen_at = look(), time.monotonic()
+    def _look(self) -> bool:
+        """Whether the driver has said how things are now. One that is silent is asked on, and not waited for."""
+        self._looking = self._looking or Looking()
+        seen = self._looking.soon()
+        if seen is None or seen.is_silent:
+            if seen is not None and seen.why:
+                self._note(seen.why)
+            return False
+        self._seen, self._seen_at = seen, time.monotonic()
+        return True
 
     def _bury(self, dead: Ticket) -> bool:
         """A run of ours whose runner and guard are both dead: what is left of it ends before its place is given away."""
@@ -226,9 +250,8 @@ class Leases(Scheduler):
         self._told = now
         if self._wants.gpus and now - self._seen_at > 5 * _LOOK_S:
             self._look()  # somebody outside may have come or gone
-        for text in set(self._desk.trouble.values()) - self._noted:
-            self._noted.add(text)
-            self._said.say("note", text=text)
+        for text in set(self._desk.trouble.values()):
+            self._note(text)
         place, of = turn.place_of(self._ticket.number, tickets)
         rows = turn.in_the_way(self._ticket.number, tickets, self._scene())
         labels = {unit.uuid: unit.label for unit in self._seen.units}
@@ -242,8 +265,14 @@ class Leases(Scheduler):
             default = (self._spec.get("gpus") or {}).get("default")
             self._said.say("state", state="queued", **dict(words, default=default))
 
+    def _note(self, text: str) -> None:
+        """A sentence for the user, once."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._said.say("note", text=text)
+
     def _granted(self, uuids: Tuple[str, ...]) -> Granted:
-        made = granted.of(uuids, self._seen.units, self._spec)
+        made = granted.of(uuids, self._seen.units, self._spec, may_be_more=self._seen.is_silent)
         waited = round(time.monotonic() - self._entered, 3) if self._last_told else 0.0
         self._said.say("lease", **dict(made.to_json(), cpus=self._wants.cpus, waited_s=waited))
         return made
@@ -261,7 +290,7 @@ class AtOnce(Scheduler):
     """For a run that wants nothing which others could want too."""
 
     def __init__(self, spec: Dict[str, Any], asked: Asked) -> None:
-        self._granted = granted.of((), asked.look.units, spec)
+        self._granted = granted.of((), asked.look.units, spec, may_be_more=asked.look.is_silent)
 
     def wait(self) -> Granted:
         """Now."""
@@ -270,6 +299,8 @@ class AtOnce(Scheduler):
 
 def scheduler_for(spec: Dict[str, Any], asked: Asked, steps: Steps, said: StateStream) -> Scheduler:
     """The one that this run needs."""
+    if asked.look.is_silent:
+        said.say("note", text="the run goes on without a GPU: %s" % asked.look.why)
     if not asked.wants.is_anything:
         return AtOnce(spec, asked)
     return Leases(spec, asked, steps, said)
