@@ -5,6 +5,7 @@ Set `environ()` where dray's runner is started; from then on every line that is 
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,9 @@ def library() -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler on Linux")
-    built = Path(tempfile.mkdtemp(prefix="dray-nvml-")) / "libfakenvml.so"
+    folder = Path(tempfile.mkdtemp(prefix="dray-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    built = folder / "libfakenvml.so"
     source = Path(__file__).with_name("fake_nvml.c")
     words = [
         compiler,

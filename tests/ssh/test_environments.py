@@ -45,6 +45,7 @@ def test_a_bare_machine_gets_uv_once_and_builds_from_a_private_index(
     assert b"bringing" not in second.stderr
     assert len(index.asked) == asked
     assert len(list(server.home.glob(".local/share/dray/machine/*/tools/uv-*"))) == 1
+    assert not (server.home / ".cache").exists()
     for root in (str(server.home), str(world.client.dray_home)):
         assert not [path for path, data in texts_below(root) if b"ind3x-w0rd" in data]
     assert b"ind3x-w0rd" not in first.stderr + first.stdout

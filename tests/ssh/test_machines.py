@@ -134,6 +134,7 @@ def test_a_shell_over_the_kept_connection(world: World, shell: Shell) -> None:
     logins = server.log().count("Accepted")
 
     assert shell.dray("ssh", "box", "echo $HOME; exit 3").returncode == 3
+    assert shell.dray("ssh", "box", "--", "exit 4").returncode == 4
     with shell.terminal("ssh", "box") as terminal:
         terminal.press(b"tty && echo we-are-$((40 + 2)) ; exit\n")
         terminal.until(b"we-are-42")

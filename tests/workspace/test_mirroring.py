@@ -141,7 +141,7 @@ def test_a_file_is_never_here_in_a_state_that_it_did_not_have_there(script: Scri
     script.mirrored()
     script.does("import itertools, threading")
     script.does(
-        'exec(\'def go():\\n  for i in itertools.count():\\n    open("outputs/.new", "w").write(str(i % 10) * 2000000)\\n'
+        'exec(\'def go():\\n  for i in itertools.count():\\n    open("outputs/.new", "w").write(chr(33 + i % 91) * 2000000)\\n'
         '    os.rename("outputs/.new", "outputs/state"); time.sleep(0.05)\\n\')'
     )
     script.does("threading.Thread(target=go, daemon=True).start()")
@@ -158,7 +158,8 @@ def test_a_file_is_never_here_in_a_state_that_it_did_not_have_there(script: Scri
         seen.add(data[:1])
         time.sleep(0.01)
     script.ends()
-    assert len(seen) == 3
+    assert script.error is None, script.said
+    assert len(seen) == 3, script.said
 
 
 def test_a_file_whose_beginning_changes_comes_whole(script: Script) -> None:

@@ -21,7 +21,7 @@ def ssh(name: str, command: tuple[str, ...], voice: Voice) -> int:
     """Open a shell on a compute.
 
     Logs in if need be, asking what the machine asks; the connection is kept for hours, and dray's other commands use it.
-    Words after NAME are a command for that shell. Ends with its code.
+    Words after NAME are a command for that shell; `--` before them may stand or not. Ends with its code.
 
     \b
     Examples:
@@ -30,6 +30,8 @@ def ssh(name: str, command: tuple[str, ...], voice: Voice) -> int:
     """  # noqa: D301
     from dray.workspace.attaching import named
 
+    if command[:1] == ("--",):
+        command = command[1:]
     with desk.workspace() as ws, Activity(voice) as activity:
         ws.answers = desk.person(activity)
         host = ws.attached_target(named(ws, name)).host

@@ -63,7 +63,8 @@ class Mirror:
         self._seen: dict[str, _There] = {}
         """What is here, as it was there when it came."""
         self._digest = ""
-        self._refused: set[str] = set()
+        self._refused: dict[str, _There] = {}
+        """What could not be put here, as it was there: tried again when it has changed, and told once."""
         self._put = _Put(run, to)
 
     def to_the_end(self) -> Iterator[Fetched]:
@@ -173,7 +174,7 @@ class Mirror:
     def _bring(self, connection: Connection, there: Mapping[str, _There]) -> None:
         whole: dict[str, _There] = {}
         for name, one in there.items():
-            if self._seen.get(name) == one or name in self._refused:
+            if one in (self._seen.get(name), self._refused.get(name)):
                 continue
             if not self._grow(connection, name, one):
                 whole[name] = one
@@ -182,8 +183,9 @@ class Mirror:
                 self._put.has_put(outcome.place)
                 self._seen[outcome.path] = whole[outcome.path]
             elif outcome.trouble is not None and not _is_gone(outcome.trouble):
-                self._refused.add(outcome.path)  # told again at the end, if it still is so
-                self._on(Said(outcome.trouble.what))
+                if outcome.path not in self._refused:  # told again at the end, if it still is so
+                    self._on(Said(outcome.trouble.what))
+                self._refused[outcome.path] = whole[outcome.path]
         self._put.save()
 
     def _fetched(self, wanted: Mapping[str, _There]) -> Iterator[Fetched]:

@@ -105,6 +105,12 @@ class Builder:
         env = variables.with_index(env, self.wanted.get("index") or {}, self.provisions.credentials)
         mask = variables.hidden(env, self.provisions.credentials)
         program = self.provisions.uv(self.work.machine, self.work.environ)
+        if program and program.startswith(self.work.machine.folder + os.sep):
+            # A uv of ours leaves nothing outside of our folder, so that all of it can be taken away again.
+            env.setdefault("UV_CACHE_DIR", os.path.join(self.work.machine.folder, "tools", "cache"))
+            env.setdefault(
+                "UV_PYTHON_INSTALL_DIR", os.path.join(self.work.machine.folder, "tools", "pythons")
+            )
         self._uv = Uv(program, self.work, env, mask, self.wheels) if program else None
         self._conda = Conda(self.work, env, mask, self._uv)
 
