@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import pwd
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.dray_shell import Shell
+from tests.docker.registry import PASSWORD, USER
 from tests.docker.world import BASE, Docker
 from tests.ssh.world import Server, World
 
@@ -77,12 +80,22 @@ def test_attaching_twice_in_another_way_is_refused_and_update_changes_it(shell: 
         (("submit", "--image", "x", "--mount", "/data:/dray/code", "s.py"), b"is taken in a container"),
         (("submit", "--image", "x", "--user", "a;b", "s.py"), b"UID[:GID]"),
         (("submit", "--image", "x", "--memory", "1MB", "s.py"), b"at least 6 MiB"),
+        (("submit", "--registry-login", "ana@ghcr.io", "s.py"), b"--registry-login` is about a container"),
+        (
+            ("submit", "--image", "x", "--env", "r.txt", "--offline-host", "s.py"),
+            b"this run is in a container",
+        ),
+        (
+            ("submit", "--image", "x", "--env", "r.txt", "--index-url", "http://u:hidden@h/s", "s.py"),
+            b"http://h/s is not given",
+        ),
     ],
 )
 def test_a_wrong_word_is_refused_before_anything_starts(
     shell: Shell, words: tuple[str, ...], said: bytes
 ) -> None:
     shell.write("s.py", "")
+    shell.write("r.txt", "toy-dray\n")
 
     done = shell.dray(*words)
 
@@ -132,8 +145,6 @@ def far(world: World, docker: Docker) -> Server:
     profile = server.home / ".profile"
     profile.write_text(f"export DOCKER_HOST=unix://{docker.socket} PATH=/usr/sbin:/usr/bin:/sbin:/bin\n")
     account = pwd.getpwnam(server.user)
-    import os
-
     os.chown(profile, account.pw_uid, account.pw_gid)
     return server
 
@@ -229,3 +240,23 @@ def test_a_container_behind_ssh_outlives_its_links_and_its_client(client: Shell,
     assert client.dray("logs", run).stdout == out
     ended = shown(client, run)
     assert (ended["status"], ended["metrics"]["i"]["value"]) == ("completed", 119)
+
+
+def test_a_private_image_is_pulled_behind_ssh_and_the_password_stays_on_no_disk_there(
+    client: Shell, far: Server, image: str, private: str
+) -> None:
+    login = f"{USER}@{private}"
+    client.env["DRAY_REGISTRY_PASSWORD"] = PASSWORD
+    attached(client, far, "remotedocker", "--image", image, "--registry-login", login)
+    del client.env["DRAY_REGISTRY_PASSWORD"]
+
+    done = client.dray("submit", "-c", "my_dsvm", "--", "echo", "in")
+
+    assert done.stdout == b"in\n", done.stderr.decode()
+    basic = base64.b64encode(f"{USER}:{PASSWORD}".encode())
+    for path in far.home.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert PASSWORD.encode() not in data, path
+            assert basic not in data, path
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("dray-login-")]

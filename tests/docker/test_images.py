@@ -8,8 +8,6 @@ import functools
 import hashlib
 import http.server
 import json
-import socket
-import subprocess
 import threading
 import time
 import zipfile
@@ -21,7 +19,8 @@ import pytest
 
 from dray.runner.containers.building import recipe
 from tests.cli.dray_shell import Shell, wait_until
-from tests.docker.world import BASE, Docker, require
+from tests.docker.registry import new_registry
+from tests.docker.world import BASE, Docker
 
 
 def shown(shell: Shell, run: str = "@last") -> dict[str, Any]:
@@ -31,33 +30,8 @@ def shown(shell: Shell, run: str = "@last") -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Debian's docker-registry, with the images that tests push."""
-    program = "/usr/bin/docker-registry"
-    if not Path(program).exists():
-        require("docker", "docker-registry is missing")
-    folder = tmp_path_factory.mktemp("registry")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = {
-        "version": 0.1, "log": {"level": "error"}, "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-    }  # fmt: skip
-    (folder / "config.yml").write_text(json.dumps(settings))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, "serve", folder / "config.yml"], stdout=log, stderr=log)
-    deadline = time.monotonic() + 20
-    while not _listens(port):
-        assert time.monotonic() < deadline, (folder / "log").read_text()
-        time.sleep(0.05)
-    yield f"127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    """Open to all."""
+    yield from new_registry(tmp_path_factory.mktemp("registry"))
 
 
 def test_an_image_is_pulled_once_shown_live_and_recorded_by_its_digest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.dray_shell import Shell, wait_until
+from tests.docker.registry import PASSWORD, USER, new_registry
 from tests.docker.world import base_tar, require
 
 IMAGE = "dray-test/podman:1"
@@ -112,3 +114,37 @@ def test_a_dockerfile_is_built_by_podman_once(shell: Shell) -> None:
     assert first.stdout == second.stdout == b"made\n", first.stderr.decode()
     assert b"building" in first.stderr
     assert b"building" not in second.stderr
+
+
+def test_a_private_image_is_pulled_by_podman_with_the_login_of_the_submit_or_of_the_machine(
+    shell: Shell, podman: dict[str, str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "registries.conf"
+    shell.env["CONTAINERS_REGISTRIES_CONF"] = str(conf)
+    for host in new_registry(tmp_path, is_private=True):
+        conf.write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+        env = {**podman, "CONTAINERS_REGISTRIES_CONF": str(conf)}
+        image = f"{host}/ana/secret:1"
+        run(env, "tag", IMAGE, image)
+        run(env, "push", "--creds", f"{USER}:{PASSWORD}", image)
+        words = ["submit", "--engine", "podman", "--image", image]
+
+        run(env, "rmi", image)
+        refused = shell.dray(*words, "--", "true")
+        login = ["--registry-login", f"{USER}@{host}"]
+        ours = shell.dray(*words, *login, "--", "echo", "in", env={"DRAY_REGISTRY_PASSWORD": PASSWORD})
+        run(env, "rmi", image)
+        own = tmp_path / "auth.json"
+        own.write_text(
+            json.dumps({"auths": {host: {"auth": base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()}}})
+        )
+        theirs = shell.dray(
+            *words, "--registry-login", "bob@ghcr.io", "--", "echo", "in",
+            env={"REGISTRY_AUTH_FILE": str(own), "DRAY_REGISTRY_PASSWORD": "something"},
+        )  # fmt: skip
+        run(env, "rmi", image)
+
+        assert refused.returncode == 125
+        assert b"--registry-login" in refused.stderr, refused.stderr.decode()
+        assert ours.stdout == b"in\n", ours.stderr.decode()
+        assert theirs.stdout == b"in\n", theirs.stderr.decode()

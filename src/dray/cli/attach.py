@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from dray.workspace.attaching import Attached, Login
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FROM_STDIN = ("password", "passphrase", "registry-password")
 _NOT_YET = ("cluster", "slurm", "spark", "hdinsight")
 _PASSWORD, _PASSPHRASE = "DRAY_PASSWORD", "DRAY_PASSPHRASE"  # names of variables
+_REGISTRY = "DRAY_REGISTRY_PASSWORD"  # likewise
 
 
 def machine_options(*, name_the_address: bool) -> Callable[[F], F]:
@@ -54,8 +56,9 @@ def login_options(command: F) -> F:
         click.option("--password", metavar="P", help="The password. Visible to others while dray runs: --password-stdin is better."),
         click.option("--password-stdin", is_flag=True, help=f"Read the password from stdin. ${_PASSWORD} works too."),
         click.option("--passphrase-stdin", is_flag=True, help=f"Read the key's passphrase from stdin. ${_PASSPHRASE} works too."),
+        click.option("--registry-password-stdin", is_flag=True, help=f"Read the password of --registry-login from stdin. ${_REGISTRY} works too."),
         click.option("--accept-new", is_flag=True, help="Trust a host key that was never seen. $DRAY_ACCEPT_NEW=1 does it too."),
-        click.option("--no-keep", is_flag=True, help="Do not keep the password or passphrase for the next time."),
+        click.option("--no-keep", is_flag=True, help="Keep no password or passphrase for the next time."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -85,6 +88,7 @@ def attach(
       dray attach vm gpu1 --address ana@10.0.0.5 --port 2222
       dray attach vm lab --address lab.example.org --setup 'module load cuda'
       dray attach docker box --image python:3.12
+      dray attach docker box --image ghcr.io/ana/train:3 --registry-login ana@ghcr.io
       dray attach remotedocker gpu2 --address ana@10.0.0.6 --memory 32GB
     """  # noqa: D301
     with desk.workspace() as ws:
@@ -123,6 +127,7 @@ def options_for(kind: str, options: Mapping[str, Any], container: ContainerWish)
 def container_changes(ws: Workspace, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What `compute update` says of containers, beside what was said before; an empty text takes something away."""
     said = {key: words[key] for key in ContainerWish.__dataclass_fields__ if words.get(key) not in (None, ())}
+    said = {key: "" if value == ("",) else value for key, value in said.items()}
     if not said:
         return {}
     there = ws.computes.get(name)
@@ -179,15 +184,32 @@ def login_of(words: Mapping[str, Any], voice: Voice) -> tuple[Login, dict[str, A
             "the password stood on the command line, where every process of this machine could read it",
             "the shell keeps it in its history, too; better: --password-stdin, or let dray ask",
         )
-    if words["password_stdin"] and words["passphrase_stdin"]:
-        raise UsageError("`--password-stdin` and `--passphrase-stdin` exclude one another")
+    from_stdin = [f"--{key}-stdin" for key in _FROM_STDIN if words[f"{key.replace('-', '_')}_stdin"]]
+    if len(from_stdin) > 1:
+        raise UsageError(f"`{from_stdin[0]}` and `{from_stdin[1]}` exclude one another")
     password = words["password"] or os.environ.get(_PASSWORD) or None
     passphrase = os.environ.get(_PASSPHRASE) or None
     if words["password_stdin"]:
         password = _line("password")
     if words["passphrase_stdin"]:
         passphrase = _line("passphrase")
-    return Login(password, passphrase, words["accept_new"], not words["no_keep"]), options
+    registry = os.environ.get(_REGISTRY) or None
+    if words["registry_password_stdin"]:
+        registry = _line("registry-password")
+    named = tuple(one for one in words.get("logins") or () if one)
+    if words["registry_password_stdin"] and not named:
+        raise UsageError(
+            "whose password is it?", hint="--registry-login USER@REGISTRY --registry-password-stdin"
+        )
+    login = Login(
+        password,
+        passphrase,
+        words["accept_new"],
+        not words["no_keep"],
+        registry=registry,
+        registry_logins=named,
+    )
+    return login, options
 
 
 def _line(what: str) -> str:

@@ -115,6 +115,7 @@ def in_a_container(command: F) -> F:
         click.option("--shm-size", "shm", type=Size(), metavar="S", help="Shared memory; default: half of the machine's."),
         click.option("--user", metavar="U", help="Whose process: `image`, `root`, NAME or UID[:GID]; default: yours."),
         click.option("--network", metavar="N", help="The engine's network: none, host ..."),
+        click.option("--registry-login", "logins", metavar="USER@REGISTRY", multiple=True, help="Pull as this user; the password is kept here, not there. May be repeated."),
         click.option("--ca-bundle", "ca", metavar="F", help="Certificates to trust inside: a file of the machine, or `machine`."),
     ):  # fmt: skip
         command = option(command)

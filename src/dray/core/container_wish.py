@@ -20,13 +20,16 @@ class ContainerWish:
     user: str | None = None
     network: str | None = None
     ca: str | None = None
+    logins: tuple[str, ...] = ()
+    """USER@REGISTRY: logins whose passwords this computer keeps."""
 
     @classmethod
     def of(cls, words: Mapping[str, Any]) -> ContainerWish:
         """From the words of a command line, of a call, or of a compute's file; what is none of it is passed over."""
         known = {k: v for k, v in words.items() if k in cls.__dataclass_fields__ and v not in (None, (), [])}
-        if "mounts" in known:
-            known["mounts"] = tuple(map(str, known["mounts"]))
+        for name in ("mounts", "logins"):
+            if name in known:
+                known[name] = tuple(map(str, known[name]))
         return cls(**known)
 
     def fields(self) -> dict[str, Any]:

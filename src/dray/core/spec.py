@@ -92,11 +92,14 @@ class Container:
     """One of the engine's; None: its default."""
     ca: str | None = None
     """"machine" or a path there: certificates that programs inside are to trust."""
+    logins: tuple[str, ...] = ()
+    """USER@REGISTRY: whom the image is pulled as. The passwords are in no spec."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what is not said is left out."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data["mounts"] = [list(mount) for mount in self.mounts]
+        data["logins"] = list(self.logins)
         return {"v": 1, **{name: value for name, value in data.items() if value not in (None, [])}}
 
     @classmethod
@@ -105,6 +108,7 @@ class Container:
         known = {f.name for f in dataclasses.fields(cls)}
         values = {k: v for k, v in data.items() if k in known}
         values["mounts"] = tuple((str(a), str(b), bool(c)) for a, b, c in values.get("mounts") or ())
+        values["logins"] = tuple(map(str, values.get("logins") or ()))
         return cls(**values)
 
 

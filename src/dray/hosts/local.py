@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dray.core.interfaces import ByteChannel, Host
 from dray.hosts.errors import HostUnreachable
 from dray.hosts.process import ProcessChannel
+from dray.hosts.questions import SECRET_VARIABLES
 
 
 class LocalHost(Host):
@@ -17,7 +18,11 @@ class LocalHost(Host):
 
     def open(self, word: str, *, without: Collection[str] = ()) -> ByteChannel:
         """Start `sh -c word`. The run inherits this shell's environment, as `python X` would."""
-        env = {name: value for name, value in os.environ.items() if name not in without}
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in without and name not in SECRET_VARIABLES
+        }
         try:
             return ProcessChannel(["sh", "-c", word], env=env)
         except OSError as trouble:

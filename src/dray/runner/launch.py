@@ -35,6 +35,8 @@ class Order:
         """What it asks of the machine's GPUs and cores, looked at before the claim."""
         self.granted = Granted()
         """The devices that the run holds, as soon as it may start."""
+        self.logins: dict[str, list[str]] = said.get("logins") or {}
+        """Registry -> user and password, for the pulling of its image."""
         self._said = said
 
     def provisions(self) -> Provisions | None:

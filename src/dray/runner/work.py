@@ -78,17 +78,20 @@ class Work:
         *,
         mask: Sequence[str] = (),
         look: Optional[Look] = None,
+        sweep: Optional[Dict[str, Any]] = None,
     ) -> dict[str, Any]:
         """Run one command to its end, below the guard, its output in `stream` after a line that says `what`.
 
         How it ended; with "last", what it said that tells most, and "stopped", whether the run is to end; "given_up" when `look`
-        had it ended. What is in `mask` is not seen in the log.
+        had it ended. What is in `mask` is not seen in the log. `sweep` is what the guard clears away if we are gone.
         """
         log = self._path(stream)
         self.append(("dray: %s\n" % what).encode(), stream)
         since = os.stat(log).st_size
         env = dict(env, **{processes.MARK: str(self.folder.id)})
         step = {"step": "environment", "argv": argv, "env": env, "cwd": self.machine.folder, "log": log}
+        if sweep:
+            step["sweep"] = sweep
         given_up: list[bool] = []
 
         def meanwhile() -> None:

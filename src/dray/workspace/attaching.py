@@ -21,10 +21,12 @@ from dray.hosts import (
     WayBarred,
 )
 from dray.targets import HERE, far_target, near_target
+from dray.workspace import registry_logins
 from dray.workspace.computes import LOCAL, Compute, check_name
 from dray.workspace.engines import ask_engine, engine_notes
 from dray.workspace.host_python import BY_UV, NoHostPython, bring_python, find_python
 from dray.workspace.login_secrets import LoginSecrets
+from dray.workspace.registry_logins import RegistryLogins
 
 if TYPE_CHECKING:
     from dray.targets import VmOptions, VmTarget
@@ -44,6 +46,10 @@ class Login:
     """Trust a host key that was never seen, without asking."""
     keep: bool = True
     """Keep what was typed or given, for the next time."""
+    registry: str | None = None
+    """The password of `registry_logins`."""
+    registry_logins: tuple[str, ...] = ()
+    """USER@REGISTRY: those that were named now."""
 
 
 @dataclass(slots=True)
@@ -88,9 +94,13 @@ def attach(
         )
     try:
         compute = Compute(name, kind, options)
+        logins = RegistryLogins(workspace, login or Login(), asks_again=False)
         if kind in HERE:
-            return _here(workspace, compute, was_there=there is not None)
-        return _reach(workspace, compute, login or Login(), was_there=there is not None)
+            found = _here(workspace, compute, was_there=there is not None)
+        else:
+            found = _reach(workspace, compute, login or Login(), was_there=there is not None)
+        found.notes += logins.keep()
+        return found
     except (WayBarred, NoHostPython) as trouble:
         if there is None:
             _hint_for_new(trouble, name, kind, options)
@@ -126,8 +136,11 @@ def update(
             f"the folder of `{there.name}` cannot be changed", why="runs of the history lie there",
             hint=f"dray attach vm OTHER-NAME --address {there.options.address} --folder {made.options.folder}",
         )  # fmt: skip
+    logins = RegistryLogins(workspace, login or Login(), asks_again=True)
     if there.kind in HERE:
-        return _here(workspace, made, was_there=True)
+        found = _here(workspace, made, was_there=True)
+        found.notes += [*logins.keep(), *registry_logins.forget(workspace, there)]
+        return found
     if made.options.identity_file != there.options.identity_file:
         workspace.attached_target(there).host.hang_up()  # over a kept connection no key would be tried
     found = _reach(workspace, made, login or Login(), was_there=True, write=False)
@@ -138,6 +151,7 @@ def update(
             hint=f"dray attach vm OTHER-NAME --address {made.options.address}",
         )
     workspace.computes.put(found.compute)
+    found.notes += [*logins.keep(), *registry_logins.forget(workspace, there)]
     return found
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dray.core.durations import show_bytes
 from dray.core.errors import UnknownName, UsageError, printable
 from dray.core.spec import Container
 from dray.runner.containers import DEFAULT_IMAGE
+from dray.workspace import registry_logins
 
 _ENGINE = re.compile(r"[a-z][a-z0-9-]*|/\S+")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,400}")
@@ -35,6 +36,7 @@ def of(said: ContainerWish, default: ContainerWish | None) -> Container | None:
     base = default or ContainerWish()
     merged = {name: value or getattr(base, name) for name, value in said.fields().items()}
     merged["mounts"] = (*base.mounts, *said.mounts)
+    merged["logins"] = tuple(registry_logins.by_registry((*base.logins, *said.logins)).values())
     if said.image or said.dockerfile:  # the one that was said now, and not the other of the compute
         merged.update({"image": said.image, "dockerfile": said.dockerfile})
     return checked(ContainerWish(**merged))
@@ -58,7 +60,9 @@ def refuse_settings(said: ContainerWish) -> None:
     """What is about a container says nothing without one."""
     given = [name for name, value in said.fields().items() if value]
     if given:
-        flag = {"mounts": "mount", "shm": "shm-size", "ca": "ca-bundle"}.get(given[0], given[0])
+        flag = {"mounts": "mount", "shm": "shm-size", "ca": "ca-bundle", "logins": "registry-login"}.get(
+            given[0], given[0]
+        )
         raise UsageError(
             f"`--{flag}` is about a container, and this run has none",
             why="a run is in a container when an image is named, or on a compute that was attached so",
@@ -114,7 +118,25 @@ def checked(wish: ContainerWish) -> Container:
         user=wish.user,
         network=wish.network,
         ca=wish.ca,
+        logins=tuple(registry_logins.by_registry(wish.logins).values()),
     )
+
+
+def refuse_for_builds(offline_host: bool, credentials: Collection[str]) -> None:
+    """What reaches no environment that is put into an image."""
+    if offline_host:
+        raise UsageError(
+            "`--offline-host` sends packages for an environment beside the image, and this run is in a container",
+            why="packages that are sent along do not get into an image",
+            hint="--image IMAGE --env none    (an image that has them)",
+        )
+    if credentials:
+        place = printable(min(credentials))
+        raise UsageError(
+            f"the password for {place} is not given to the build of an image",
+            why="it would stand in the command that builds the image",
+            hint="a Dockerfile with `RUN --mount=type=secret`, built and pushed, then --image IMAGE --env none",
+        )
 
 
 def check_dockerfile(path: str, folder: Path) -> None:

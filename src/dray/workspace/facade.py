@@ -239,6 +239,7 @@ class Workspace:
         """The same, for a Submission."""
         from dray.runner import gate
         from dray.snapshot import nothing, take
+        from dray.workspace.registry_logins import passwords
 
         tell: _ALL = on or (lambda event: None)
         hidden = submission.secrets.keys()
@@ -280,6 +281,7 @@ class Workspace:
             for note in choice.notes:
                 tell(Said(note))
             beside: dict[str, Any] = {"credentials": dict(choice.credentials)} if choice.credentials else {}
+            beside |= passwords(self, spec.container)
             files = self._gathered(submission, spec, connection, beside, tell)
             return hand_over(
                 self, target, spec, snapshot, connection, submission.secrets, tell, beside, files

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dray.core.errors import DrayError, UsageError, printable
 from dray.core.states import RunState
 from dray.targets import HERE
+from dray.workspace import registry_logins
 from dray.workspace.attaching import named, same_machine
 from dray.workspace.login_secrets import PASSWORD, LoginSecrets
 
@@ -47,6 +48,7 @@ def remove(workspace: Workspace, name: str, *, purge: bool, gone: bool = False) 
     target = workspace.attached_target(there)
     target.host.hang_up()
     workspace.computes.drop(there.name)
+    told += registry_logins.forget(workspace, there)
     secrets = LoginSecrets(workspace.home)
     who = target.host.config().who
     others = [one for one in workspace.computes.all() if one.kind not in HERE]
@@ -110,4 +112,4 @@ def _forget_here(workspace: Workspace, there: Compute, *, purge: bool) -> list[s
         )
     _refuse(_live(workspace, there), there.name, "")
     workspace.computes.drop(there.name)
-    return []
+    return registry_logins.forget(workspace, there)

@@ -25,6 +25,7 @@ from dray.workspace.errors import SecretMissing
 from dray.workspace.events import Event, Said
 from dray.workspace.handing_over import hand_over
 from dray.workspace.python import users_python
+from dray.workspace.registry_logins import passwords
 from dray.workspace.submission import Submission, check_words, header, me
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _started(
             tell(Said(line))
         if first.python and first.script and not first.environment and spec.python is None:
             tell(Said(f"python: the machine's own; {first.id} had {first.python}"))
-        return hand_over(workspace, target, spec, snapshot, connection, wish.secrets, tell)
+        beside = passwords(workspace, spec.container)
+        return hand_over(workspace, target, spec, snapshot, connection, wish.secrets, tell, beside)
     except BaseException:
         connection.close()
         raise

@@ -211,6 +211,8 @@ class Prepared:
         if self.container and self.container.dockerfile:
             containers.check_dockerfile(self.container.dockerfile, self.folder)
         self.choice = choose(wish, target, self.folder, script, home, in_container=self.container is not None)
+        if self.container:
+            containers.refuse_for_builds(wish.offline_host, self.choice.credentials)
 
     def check_gpus(self, connection: Connection) -> None:
         """Ask the machine whether what is to be installed would use its GPUs, if that can be asked. Raises WouldNotUseGpu."""

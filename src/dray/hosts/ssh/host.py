@@ -14,7 +14,7 @@ from dray.core.errors import DrayError, UsageError, printable
 from dray.core.interfaces import ByteChannel, Host
 from dray.hosts.errors import HostUnreachable, NoSsh, SshConfigBroken
 from dray.hosts.process import ProcessChannel
-from dray.hosts.questions import Answers, Question, nobody
+from dray.hosts.questions import SECRET_VARIABLES, Answers, Question, nobody
 from dray.hosts.ssh import words
 from dray.hosts.ssh.asking import Asking
 from dray.hosts.ssh.place import runtime_folder
@@ -82,7 +82,8 @@ class SshHost(Host):
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [*self.command(folder), "-T", *self._destination(), word]
         asking = Asking(folder, self._answers)
-        env = {name: value for name, value in os.environ.items() if name not in without} | asking.env()
+        hidden = SECRET_VARIABLES.union(without)
+        env = {name: value for name, value in os.environ.items() if name not in hidden} | asking.env()
         try:
             return SshChannel(argv, env, asking, self.name, self.describe())
         except OSError as trouble:

@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, List
 from ..environments import Stopped
 from ..files import dump, make_folder, read_json, replace
 from ..work import Work
-from . import clearing
+from . import clearing, strays
 from .engines import ContainerFailed, Engine, parsed, telling
+from .logins import Logins
 
 _MARK = "dray-probe-"
 _PROBE_S = 120.0
@@ -104,9 +105,10 @@ def read_look(said: str) -> Dict[str, Any] | None:
 class Images:
     """The images of this machine, as one run meets them."""
 
-    def __init__(self, engine: Engine, work: Work) -> None:
+    def __init__(self, engine: Engine, work: Work, logins: Logins) -> None:
         self.engine = engine
         self.work = work
+        self._logins = logins
         self.folder = clearing.folder_of(work.machine)
 
     def find(self, name: str) -> Image | None:
@@ -123,7 +125,7 @@ class Images:
             found = self.find(name)  # another run was waiting for the same, and has it now
             if found:
                 return found
-            self.do("pulling %s" % name, ["pull", name], why_no_image)
+            self.do("pulling %s" % name, ["pull", name], self._logins.why(why_no_image))
         finally:
             os.close(lock)
         found = self.find(name)
@@ -135,7 +137,16 @@ class Images:
         self, what: str, words: List[str], why: Callable[[str, str], str], kind: str = "image-failed"
     ) -> None:
         """Have the engine do something long, its own words being the stream `log.image`. `why` puts a failure into words."""
-        seen = self.work.run(what, [self.engine.program, *words], self.engine.environ, "log.image")
+        logins = self._logins
+        sweep = strays.trace(self.engine, self.work.folder.id, logins.folder) if logins.folder else None
+        seen = self.work.run(
+            what,
+            [self.engine.program, *words],
+            {**self.engine.environ, **logins.environ},
+            "log.image",
+            mask=logins.hidden,
+            sweep=sweep,
+        )
         if seen.get("stopped"):
             raise Stopped
         if seen.get("code") != 0:
@@ -216,8 +227,8 @@ def why_no_image(name: str, said: str) -> str:
         first = name.split("/", maxsplit=1)[0]
         host = " " + first if "/" in name and ("." in first or ":" in first) else ""
         return (
-            "`%s` may not be pulled: %s. If it is private: `docker login%s` on the machine, as the user that dray is there"
-            % (name, said, host)
+            "`%s` may not be pulled: %s. If it is private: `docker login%s` on the machine, as the user that dray is there, or `--registry-login USER@%s`"
+            % (name, said, host, host.strip() or "docker.io")
         )
     if "not found" in low or "manifest unknown" in low or "does not exist" in low:
         return "there is no image `%s`: %s" % (name, said)

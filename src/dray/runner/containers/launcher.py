@@ -19,6 +19,7 @@ from ..work import Work
 from . import DEFAULT_IMAGE, building, engines, gpus, images, mounts, strays, users, words
 from .engines import ContainerFailed, Engine, Facts
 from .images import Image, Images, Inside
+from .logins import Logins
 
 _CA_VARIABLES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS",
@@ -54,10 +55,12 @@ class ContainerLauncher(Launcher):
             engines.find(self.wish.get("engine"), work.environ), lambda engine: self._meet(engine, name)
         )
         self._check_gpus()
-        self._leave_a_trace()
-        strays.sweep(self.engine, work.machine)
-        pictures = Images(self.engine, work)
-        built_s = self._have_image(pictures, name, found, work.environ)
+        with Logins(self.order.logins, self.engine, self.attempt) as logins:
+            self._leave_a_trace(logins.folder)
+            strays.sweep(self.engine, work.machine)
+            logins.write()
+            pictures = Images(self.engine, work, logins)
+            built_s = self._have_image(pictures, name, found, work.environ)
         assert self.image
         self.who = users.choose(
             self.engine.kind, self.facts, os.getuid(), os.getgid(), os.getgroups(), self.wish.get("user")
@@ -142,12 +145,11 @@ class ContainerLauncher(Launcher):
         self.facts = engines.met(engine, info, place)
         return images.image_of(name, picture.code, picture.out, picture.err)
 
-    def _leave_a_trace(self) -> None:
-        """Who finds the run without its people knows from this how to end its container."""
+    def _leave_a_trace(self, login: str | None) -> None:
+        """Who finds the run without its people knows from this how to end its container, and where logins lie."""
         assert self.engine
-        write_once(
-            os.path.join(self.attempt, "container.json"), dump(strays.trace(self.engine, self.folder.id))
-        )
+        traced = strays.trace(self.engine, self.folder.id, login)
+        write_once(os.path.join(self.attempt, "container.json"), dump(traced))
 
     def _described(self, work: Work) -> words.Container:
         """The container, but for what is known only when it starts."""

@@ -31,19 +31,24 @@ def labels(machine: Machine, run: str) -> Dict[str, str]:
     return {RUN: run, MACHINE: machine.id}
 
 
-def trace(engine: Engine, run: str) -> Dict[str, Any]:
-    """What it takes to end a run's container, as plain data; no secret is in it."""
+def trace(engine: Engine, run: str, login: str | None = None) -> Dict[str, Any]:
+    """What it takes to end a run's container, as plain data; no secret is in it. `login`: the folder of its logins."""
     kept = {
         name: value
         for name, value in engine.environ.items()
         if name in _VARIABLES or name.startswith(("DOCKER_", "CONTAINER"))
     }
-    return {"engine": engine.program, "name": run, "env": kept}
+    found = {"engine": engine.program, "name": run, "env": kept}
+    return {**found, "login": login} if login else found
 
 
 def end(traced: Dict[str, Any]) -> None:
-    """Remove that run's container, if it is there. Never raises."""
+    """Remove that run's container, if it is there, and what it was pulled with. Never raises."""
     try:
+        if traced.get("login"):
+            from . import logins
+
+            logins.remove(str(traced["login"]))
         env = {str(key): str(value) for key, value in dict(traced["env"]).items()}
         engine = Engine(str(traced["engine"]), env)
         # By its own label: the name alone may be somebody else's.
