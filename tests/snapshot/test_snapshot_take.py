@@ -389,3 +389,18 @@ def test_a_disk_that_fills_up_meanwhile_is_told_and_leaves_nothing_half(code: Pa
         store.put(str(source), "grows", lambda done: None)
 
     assert _require_true_blobs(small_disk / "home") == 0
+
+
+def test_files_as_long_as_a_piece_and_a_byte_more_or_less_are_stored_whole(code: Path, home: Path) -> None:
+    sizes = [0, 1, 2, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2 << 20, (2 << 20) + 1]
+    contents = {f"f{size}": os.urandom(size) for size in sizes}
+    for name, content in contents.items():
+        (code / name).write_bytes(content)
+
+    snapshot = take(code, home)
+
+    rows = {path: (digest, size) for path, digest, size, _ in snapshot.manifest["files"]}
+    assert rows == {name: (_sha(content), len(content)) for name, content in contents.items()}
+    for content in contents.values():
+        assert snapshot.blob_path(_sha(content)).read_bytes() == content
+    assert os.listdir(home / "blobs" / "incoming") == []
