@@ -67,7 +67,8 @@ class Launcher:
         """How others get inside while the run lives (docs/design.md, "Into a live run"); `step` is the order that the guard got.
 
         `env` and `cwd` of a process that goes in, `hidden`: which of its variables are secrets. Where inside is not here, `into`: the
-        words before a command (`into_tty` with a terminal), and `hosts`: the addresses of its ports.
+        words before a command (`into_tty` with a terminal), `inside`: those before a shell that passes signals on, if there is one, and
+        `hosts`: the addresses of its ports.
         """
         return {"env": step["env"], "cwd": step["cwd"]}
 

@@ -292,7 +292,7 @@ class ContainerLauncher(Launcher):
         return step
 
     def door(self, step: Dict[str, Any]) -> Dict[str, Any]:
-        """By the engine's own way into a container; what a script started so leaves behind ends with the container."""
+        """By the engine's own way into a container; that passes no signals on, so who is inside is found there by a shell."""
         assert self.engine
         names = [word for name in self.order.secrets for word in ("--env", name)]
         into = [self.engine.program, "exec", "--interactive", "--workdir", words.CODE, *names]
@@ -301,7 +301,8 @@ class ContainerLauncher(Launcher):
             "cwd": "/",
             "hidden": list(self.order.secrets),
             "into": [*into, self.folder.id],
-            "into_tty": [*into, "--tty", self.folder.id],
+            "into_tty": [*into, "--tty", "--env", "TERM", self.folder.id],
+            "inside": [self.engine.program, "exec", self.folder.id] if self.inside.has_shell else [],
         }
 
     def _give_gpus(self, one: words.Container) -> None:

@@ -41,8 +41,9 @@ def execute(folder: RunFolder, header: Dict[str, Any], line: Line) -> None:
     folder.note_visit()
     env = _environment(door, header.get("secrets"), terminal)
     size = [int(n) for n in terminal["size"]] if terminal else None
-    whole = [*door.into(tty=bool(terminal)), *argv]
-    escorted = Escorted(door, whole, env, door.cwd, size, stdin=bool(header.get("stdin")))
+    mark = "DRAY_EXEC=" + os.urandom(8).hex()
+    whole = [*door.into(mark, tty=bool(terminal)), *argv]
+    escorted = Escorted(door, mark, whole, env, size, stdin=bool(header.get("stdin")))
     _Talk(escorted, line, [] if header.get("secrets") else door.hidden, argv[0], door).all()
 
 

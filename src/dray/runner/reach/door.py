@@ -16,6 +16,12 @@ from ..folder import RunFolder
 _NAME = "dray-door-"
 _MOST = 16 << 20
 
+# To every process that has the variable $1: signal $2. With what the smallest images have.
+_SIGNAL = (
+    'for p in /proc/[0-9]*; do tr "\\000" "\\n" <$p/environ 2>/dev/null | grep -qxF "$1" '
+    '&& kill -"$2" "${p#/proc/}"; done 2>/dev/null'
+)
+
 _kept: Dict[str, int] = {}
 
 
@@ -34,15 +40,38 @@ class Door:
         self._into_tty = [str(word) for word in words.get("into_tty") or self._into]
         self.hosts: List[str] = [str(host) for host in words.get("hosts") or []]
         """Addresses at which this machine reaches the run's ports; none: the run shares the machine's own."""
+        self._inside = [str(word) for word in words.get("inside") or []]
 
     @property
     def is_open(self) -> bool:
         """Whether the run's process is still there."""
         return processes.born(self.pid) == self._born
 
-    def into(self, *, tty: bool) -> List[str]:
-        """Words that stand before a command to have it run inside; none where inside is here."""
-        return self._into_tty if tty else self._into
+    def into(self, mark: str, *, tty: bool) -> List[str]:
+        """Words that stand before a command to have it run inside; none where inside is here.
+
+        There it carries the variable `mark`, by which `signal_inside` finds it.
+        """
+        words = self._into_tty if tty else self._into
+        return [*words[:2], "--env", mark, *words[2:]] if words else []
+
+    def signal_inside(self, mark: str, number: int, wait_s: float = 0.0) -> bool:
+        """Send a signal to all that carries the mark inside; False where that is not needed, or cannot be done."""
+        if self._inside:
+            _run([*self._inside, "/bin/sh", "-c", _SIGNAL, "sh", mark, str(number)], self.env, wait_s)
+        return bool(self._inside)
+
+
+def _run(argv: List[str], env: Dict[str, str], wait_s: float) -> None:
+    import subprocess
+
+    quiet = subprocess.DEVNULL
+    try:
+        helper = subprocess.Popen(argv, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+        if wait_s:
+            helper.wait(wait_s)
+    except (OSError, subprocess.TimeoutExpired):
+        return  # the engine is gone, or in trouble; the end of the run ends all that is inside
 
 
 def keep(run_id: str, words: dict[str, Any]) -> None:

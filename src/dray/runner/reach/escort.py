@@ -20,6 +20,7 @@ from .door import Door
 
 _TICK_S = 0.1
 _GRACE_S = 0.4  # when the run is over: a command may say a last word, and must not outlive it by much
+_INSIDE_S = 5.0  # what an engine may take to pass a signal on
 _LEFT_GRACE_S = 2.0  # when the channel is gone: a shell may want to write its history
 
 
@@ -118,7 +119,12 @@ class Escort:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             try:
-                os.killpg(self._child, int(line))
+                # What went in on our behalf would leave at once, and the command would go on inside.
+                if (
+                    not self._door.signal_inside(self._order["mark"], int(line))
+                    or int(line) == signal.SIGKILL
+                ):
+                    os.killpg(self._child, int(line))
             except (ProcessLookupError, PermissionError, ValueError):
                 continue
         return True
@@ -139,6 +145,8 @@ class Escort:
         """End the command and everything below it: first asked to, then killed."""
         me = os.getpid()
         deadline = time.monotonic() + grace_s
+        if self._status is None:
+            self._door.signal_inside(self._order["mark"], signal.SIGTERM, _INSIDE_S)
         below = _alive(me)
         if below:
             processes.send(below, signal.SIGHUP)
@@ -147,6 +155,8 @@ class Escort:
         while time.monotonic() < deadline and _alive(me):
             time.sleep(0.01)
             self._reap()
+        if self._door.is_open:
+            self._door.signal_inside(self._order["mark"], signal.SIGKILL, _INSIDE_S)
         processes.kill_all(lambda: processes.descendants(me))
         while processes.has_children(me) and time.monotonic() < deadline + 5:
             self._reap()
@@ -171,9 +181,9 @@ class Escorted:
     def __init__(
         self,
         door: Door,
+        mark: str,
         argv: List[str],
         env: Dict[str, str],
-        cwd: str,
         tty: Optional[List[int]],
         *,
         stdin: bool,
@@ -183,11 +193,13 @@ class Escorted:
         """Where its output comes from -> 1 for stdout, 2 for stderr."""
         self.input: Optional[int] = None
         self.terminal: Optional[int] = None
+        self._door, self._mark = door, mark
         processes.become_subreaper(processes.load_prctl())
         files = self._terminal(tty) if tty else self._pipes(stdin=stdin)
         orders_r, self._orders = os.pipe()
         self.reports, reports_w = os.pipe()
-        order = {"argv": argv, "env": env, "cwd": cwd, "files": files, "tty": bool(tty)}
+        order = {"argv": argv, "env": env, "cwd": door.cwd, "files": files, "tty": bool(tty)}
+        order["mark"] = mark
         ours = {self._orders, self.reports, *self.outputs, *([] if self.input is None else [self.input])}
         self.escort = os.fork()
         if self.escort == 0:
@@ -253,6 +265,7 @@ class Escorted:
     def kill(self) -> None:
         """The escort was killed: what it escorted is ours to end."""
         me = os.getpid()
+        self._door.signal_inside(self._mark, signal.SIGKILL, _INSIDE_S)
         processes.kill_all(lambda: processes.descendants(me))
 
     def gone(self) -> None:
