@@ -259,4 +259,5 @@ def test_a_private_image_is_pulled_behind_ssh_and_the_password_stays_on_no_disk_
             data = path.read_bytes()
             assert PASSWORD.encode() not in data, path
             assert basic not in data, path
-    assert not [name for name in os.listdir("/dev/shm") if name.startswith("dray-login-")]
+    run = shown(client)["id"]
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"dray-login-{run}")]

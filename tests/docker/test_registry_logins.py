@@ -31,8 +31,16 @@ def where_it_is(*folders: Path) -> list[Path]:
     return found
 
 
-def in_memory() -> list[str]:
-    return [name for name in os.listdir("/dev/shm") if name.startswith("dray-login-")]
+def in_memory(shell: Shell) -> list[str]:
+    return os.listdir(shell.env["XDG_RUNTIME_DIR"])
+
+
+@pytest.fixture(autouse=True)
+def runtime(shell: Shell, tmp_path: Path) -> None:
+    """A folder for what is in memory of this test's own: others look at the machine's at the same time."""
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    shell.env["XDG_RUNTIME_DIR"] = str(folder)
 
 
 @pytest.fixture
@@ -64,7 +72,7 @@ def test_a_private_image_is_pulled_with_a_password_that_is_left_nowhere(
     kept = shell.home / "login-secrets.json"
     assert where_it_is(shell.home, shell.folder) == [kept]
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert in_memory() == []
+    assert in_memory(shell) == []
     assert "drwx------" in (tmp_path / "place").read_text()
     assert "dray-login-" in (tmp_path / "place").read_text()
     seen = (tmp_path / "words").read_text() + (tmp_path / "variables").read_text()
@@ -109,6 +117,7 @@ def test_a_wrong_password_and_none_are_told_with_what_to_do(shell: Shell, image:
     assert unknown.returncode == 125
     assert f"the password of `{login}` is not known".encode() in unknown.stderr
     assert b"--registry-password-stdin" in unknown.stderr
+    assert b"dray: run " not in unknown.stderr
 
     wrong = shell.dray(
         *words, "--registry-login", login, "--", "true", env={"DRAY_REGISTRY_PASSWORD": "wrong-one"}
@@ -116,7 +125,7 @@ def test_a_wrong_password_and_none_are_told_with_what_to_do(shell: Shell, image:
     assert wrong.returncode == 125
     assert f"may not be pulled as {USER}".encode() in wrong.stderr
     assert b"wrong-one" not in wrong.stderr
-    assert in_memory() == []
+    assert in_memory(shell) == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_a_dockerfile_may_begin_with_a_private_image(
     done = shell.dray(*words, "--", "cat", "/made", env=GIVEN)
 
     assert done.stdout == b"made\n", done.stderr.decode()
-    assert in_memory() == []
+    assert in_memory(shell) == []
 
 
 def test_a_runner_that_is_killed_in_a_pull_leaves_no_password_behind(
@@ -176,14 +185,14 @@ def test_a_runner_that_is_killed_in_a_pull_leaves_no_password_behind(
     done = shell.dray("submit", "-d", "--image", image, "--registry-login", f"{USER}@{private}", "--", "true", env=GIVEN)  # fmt: skip
     run = done.stdout.decode().strip()
     wait_until(lambda: b"pulling" in shell.dray("logs", run, "--stream", "image").stdout)
-    (folder,) = in_memory()
+    (folder,) = in_memory(shell)
     assert run in folder
 
     for pid in runners_of(run):
         os.kill(pid, 9)
 
     wait_until(lambda: json.loads(shell.dray("show", run, "--json").stdout)["status"] in ("failed", "lost"))
-    wait_until(lambda: in_memory() == [])
+    wait_until(lambda: in_memory(shell) == [])
 
 
 def runners_of(run: str) -> list[int]:

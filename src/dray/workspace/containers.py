@@ -172,6 +172,7 @@ def in_words(container: Container) -> str:
     pieces = [built or container.image or f"{DEFAULT_IMAGE} (none was named)"]
     if container.engine:
         pieces.append(f"by {container.engine}")
+    pieces += [f"pulled as {printable(login)}" for login in container.logins]
     if container.memory:
         pieces.append(f"{show_bytes(container.memory)} of memory")
     pieces += [f"{here} as {there}{', read-only' * ro}" for here, there, ro in container.mounts]

@@ -262,6 +262,9 @@ class Workspace:
         # What the snapshot finds among the blobs is not cleared away before the run is where it names them.
         inside = gate.enter(str(self.home))
         try:
+            logins = passwords(
+                self, prepared.container
+            )  # asked for, or missed, before anything is said of a run
             snapshot = (
                 nothing(self.home)
                 if submission.prepare
@@ -281,7 +284,7 @@ class Workspace:
             for note in choice.notes:
                 tell(Said(note))
             beside: dict[str, Any] = {"credentials": dict(choice.credentials)} if choice.credentials else {}
-            beside |= passwords(self, spec.container)
+            beside |= logins
             files = self._gathered(submission, spec, connection, beside, tell)
             return hand_over(
                 self, target, spec, snapshot, connection, submission.secrets, tell, beside, files
