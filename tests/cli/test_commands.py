@@ -118,6 +118,15 @@ def test_a_group_alone_shows_its_help_and_counts_as_misuse(shell: Shell, group: 
     assert shell.dray(group, "--help").stdout == done.stderr
 
 
+def test_a_wrong_word_in_a_group_gets_the_right_ones(shell: Shell) -> None:
+    near, far = shell.dray("env", "lsit"), shell.dray("compute", "frobnicate")
+
+    assert (near.returncode, far.returncode) == (2, 2)
+    assert b"there is no `dray env` command `lsit`\n  why: did you mean `list`?" in near.stderr
+    assert b"known: " in far.stderr
+    assert b"`update`" in far.stderr
+
+
 def test_a_verb_that_is_like_nothing_gets_the_way_to_the_help(shell: Shell) -> None:
     done = shell.dray("qqqqqq\x1b[31m")
 

@@ -9,7 +9,7 @@ import click
 from click.exceptions import Exit
 
 from dray.cli import commands
-from dray.core.errors import UsageError, printable
+from dray.core.errors import UnknownName, UsageError, printable
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -49,6 +49,15 @@ class Section(click.Group):
             click.echo(ctx.get_help(), err=True)
             ctx.exit(UsageError.exit_code)
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, which does not say what there is."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            raise UnknownName(f"`{commands.NAME} {ctx.info_name}` command", args[0], known)
+        return super().resolve_command(ctx, args)
 
 
 def unknown_command(word: str, *rest: str) -> UsageError:
