@@ -122,7 +122,7 @@ def test_a_wrong_word_in_a_group_gets_the_right_ones(shell: Shell) -> None:
     near, far = shell.dray("env", "lsit"), shell.dray("compute", "frobnicate")
 
     assert (near.returncode, far.returncode) == (2, 2)
-    assert b"there is no `dray env` command `lsit`\n  why: did you mean `list`?" in near.stderr
+    assert b"there is no `dray env` command `lsit`\n  try: dray env list\n" in near.stderr
     assert b"known: " in far.stderr
     assert b"`update`" in far.stderr
 
