@@ -61,8 +61,8 @@ def test_a_terminal_inside_the_container(shell: Shell, run: str) -> None:
 @pytest.mark.parametrize("how", ["ctrl-c", "kill"])
 def test_a_command_inside_the_container_ends_with_its_client(shell: Shell, run: str, how: str) -> None:
     with shell.start("exec", run, "--", "sh", "-c", "echo on; sleep 1301") as process:
-        assert process.stdout.readline() == b"on\n"
-        assert _alive("sleep 1301")
+        assert process.stdout.readline() == b"on\n", process.communicate()
+        wait_until(lambda: _alive("sleep 1301"))
         process.send_signal(signal.SIGINT if how == "ctrl-c" else signal.SIGKILL)
         process.wait(20)
     wait_until(lambda: not _alive("sleep 1301"))
@@ -79,7 +79,7 @@ def test_what_a_command_leaves_running_inside_ends_with_it(shell: Shell, run: st
 def test_a_signal_reaches_the_command_inside(shell: Shell, run: str) -> None:
     words = "trap 'echo got; exit 5' INT; echo on; while :; do sleep 0.1; done"
     with shell.start("exec", run, "--", "sh", "-c", words) as process:
-        assert process.stdout.readline() == b"on\n"
+        assert process.stdout.readline() == b"on\n", process.communicate()
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)
     assert out == b"got\n"

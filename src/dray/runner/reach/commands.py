@@ -53,16 +53,19 @@ def await_door(folder: RunFolder, line: Line) -> Optional[Door]:
     told = False
     early: List[Frame] = []  # input for the command, mostly: never more than a window of it
     while True:
+        number = (folder.attempts() or [1])[-1]
+        has_begun = (
+            visit.said_running(folder, number) is not None
+        )  # before the look at its door, which it has by then
         found = doors.find(folder)
         if found is not None:
             line.unread(early)
             return found
-        number = (folder.attempts() or [1])[-1]
         now = time.monotonic()
         if folder.end(number) is None and now - settled > _SETTLE_S:
             visit.settle(folder)
             settled = now
-        if folder.end(number) is not None or folder.is_gone() or visit.said_running(folder, number):
+        if folder.end(number) is not None or folder.is_gone() or has_begun:
             raise Trouble("not-running", "the script has ended")
         if not told and now - began > _PATIENT_S:
             line.send({"waiting": True})

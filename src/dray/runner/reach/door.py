@@ -76,14 +76,14 @@ def _run(argv: List[str], env: Dict[str, str], wait_s: float) -> None:
 
 def keep(run_id: str, words: dict[str, Any]) -> None:
     """Leave the door where `find` looks for it, until this process ends or `shut` is called."""
-    shut(run_id)
     if hasattr(os, "memfd_create"):
         try:
             fd = os.memfd_create(_NAME + run_id)
             write_all(fd, json.dumps(words).encode())
-            _kept[run_id] = fd
         except OSError:
             return  # an old kernel: `find` asks the process itself
+        shut(run_id)  # only now: there is one at any moment
+        _kept[run_id] = fd
 
 
 def shut(run_id: str) -> None:
@@ -113,16 +113,27 @@ def _of_runner(run_id: str, pid: int) -> dict[str, Any] | None:
     runner = processes.parent(guard) if guard else None
     if not runner:
         return None
+    # It may be putting another one in its place just now: then a second look finds that.
+    return _kept_by(runner, run_id) or _kept_by(runner, run_id)
+
+
+def _kept_by(runner: int, run_id: str) -> dict[str, Any] | None:
     wanted = "/memfd:%s%s (deleted)" % (_NAME, run_id)
+    folder = "/proc/%d/fd" % runner
     try:
-        for fd in os.listdir("/proc/%d/fd" % runner):
-            path = "/proc/%d/fd/%s" % (runner, fd)
+        names = os.listdir(folder)
+    except OSError:
+        return None  # it has just ended
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
             if os.readlink(path) == wanted:
                 with open(path, "rb") as file:
                     words = json.loads(file.read(_MOST).decode())
-                return words if isinstance(words, dict) else None
-    except (OSError, ValueError):
-        return None  # it has just ended
+                if isinstance(words, dict):
+                    return words
+        except (OSError, ValueError):
+            continue  # closed again, or not written yet
     return None
 
 
