@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dray.runner import processes
 from dray.runner.folder import RunFolder
 from dray.runner.machine import Machine
 from dray.runner.queue import Asked
@@ -46,6 +47,8 @@ class Holder:
         self.leases.leave()
         self.steps.quit()
         os.waitpid(self.steps.guard, 0)
+        # What `Steps` has made of this process: else orphans of all later tests are its children.
+        processes.load_prctl()(36, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ..files import write_all
 from .engines import Answer, parsed, telling
@@ -196,19 +196,31 @@ class _Keeper:
         """Of an image without a shell the engine keeps the log: bring it to ours, and go on from the same byte when cut."""
         moved = 0
         while True:
-            follower = subprocess.Popen(
-                [self._order["engine"], "logs", "--follow", self._name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=self._env,
-                cwd="/",
-            )
-            moved = _move(follower, moved)
-            follower.wait()
-            if follower.returncode == 0 or self._state() is None:
+            _, moved = self._log(["--follow"], moved)
+            if not self._runs():
+                break
+            time.sleep(_AGAIN_S)
+        # Docker's followers may stop before the last lines of a container that ends, and say that all is well. What has ended can be read
+        # to its last line; the engine may still be writing that down.
+        while True:
+            before = moved
+            code, moved = self._log([], moved)
+            if (code == 0 and moved == before) or self._state() is None:
                 return
             time.sleep(_AGAIN_S)
+
+    def _log(self, how: List[str], moved: int) -> Tuple[int, int]:
+        """Read the engine's log from its start; bring what comes after the first `moved` bytes. The command's code, and how much was brought in all."""
+        reader = subprocess.Popen(
+            [self._order["engine"], "logs", *how, self._name],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._env,
+            cwd="/",
+        )
+        moved = _move(reader, moved)
+        return reader.wait(), moved
 
 
 def _move(follower: subprocess.Popen[bytes], moved: int) -> int:
